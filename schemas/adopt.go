@@ -10,7 +10,7 @@ import (
 // back, and v is then undefined. Where Adopt fails, data is as it was.
 func Adopt(data []byte, v any) (undo func(), err error) {
 	c := coder{adopt: true}
-	err = c.decode(data, v)
+	err = c.decodeMessage(data, v)
 	undo = func() { restore(data, c.moved) }
 	if err != nil {
 		undo()
@@ -25,9 +25,9 @@ type moved struct {
 	over     [3]byte // the bytes that the moved array begins over
 }
 
-// align moves raw, which was just taken from the input, to the nearest lower address that words may have. Before raw are its header
+// alignArray moves raw, which was just taken from the input, to the nearest lower address that words may have. Before raw are its header
 // and its key, at least three bytes that have been read.
-func (c *coder) align(raw []byte) []byte {
+func (c *coder) alignArray(raw []byte) []byte {
 	by := int(uintptr(unsafe.Pointer(unsafe.SliceData(raw))) % unsafe.Alignof(int32(0)))
 	if by == 0 || len(raw) == 0 {
 		return raw

@@ -100,16 +100,16 @@ func Marshal(v any) ([]byte, error) { return Append(nil, v) }
 
 // Append appends the wire form of v to dst, as [Marshal] makes it. Where dst has room it copies v's arrays once and allocates next to
 // nothing.
-func Append(dst []byte, v any) ([]byte, error) { return new(coder).encode(dst, v) }
+func Append(dst []byte, v any) ([]byte, error) { return new(coder).encodeMessage(dst, v) }
 
 // Encoder writes messages into one buffer that it keeps. The zero value is ready. It is not safe for use by
 // several goroutines.
 type Encoder struct{ c coder }
 
 // Encode is the wire form of v, as [Marshal] makes it. The bytes are good until the next call.
-func (e *Encoder) Encode(v any) ([]byte, error) { return e.c.encode(e.c.out[:0], v) }
+func (e *Encoder) Encode(v any) ([]byte, error) { return e.c.encodeMessage(e.c.out[:0], v) }
 
-func (c *coder) encode(dst []byte, v any) ([]byte, error) {
+func (c *coder) encodeMessage(dst []byte, v any) ([]byte, error) {
 	m, err := asMessage(v)
 	if err != nil {
 		return dst, err
@@ -121,11 +121,11 @@ func (c *coder) encode(dst []byte, v any) ([]byte, error) {
 	at := len(c.out)
 	// A map of 16-bit length, set when the fields have been counted.
 	c.out = append(c.out, msgpcode.Map16, 0, 0)
-	c.check(c.enc.EncodeString("schema"))
-	c.check(c.enc.EncodeInt(Version))
-	c.check(c.enc.EncodeString("kind"))
-	c.check(c.enc.EncodeString(string(m.kind())))
-	m.fields(c)
+	c.checkError(c.enc.EncodeString("schema"))
+	c.checkError(c.enc.EncodeInt(Version))
+	c.checkError(c.enc.EncodeString("kind"))
+	c.checkError(c.enc.EncodeString(string(m.kind())))
+	m.codeFields(c)
 	binary.BigEndian.PutUint16(c.out[at+1:], uint16(c.count))
 	msgpack.PutEncoder(c.enc)
 	c.enc = nil
@@ -139,23 +139,23 @@ func (c *coder) encode(dst []byte, v any) ([]byte, error) {
 // each once. A key that this version does not have is refused, not skipped: a new field is a new version, so an unknown key means
 // that the writer and the reader disagree on the meaning of the message. Bytes after the message are refused. Unmarshal takes at
 // most a small multiple of len(data) of memory.
-func Unmarshal(data []byte, v any) error { return new(coder).decode(data, v) }
+func Unmarshal(data []byte, v any) error { return new(coder).decodeMessage(data, v) }
 
 // Decoder reads messages one after the other and uses its memory again. The zero value is ready. It is not safe for use by several
 // goroutines.
 type Decoder struct{ c coder }
 
 // Decode is [Unmarshal].
-func (d *Decoder) Decode(data []byte, v any) error { return d.c.decode(data, v) }
+func (d *Decoder) Decode(data []byte, v any) error { return d.c.decodeMessage(data, v) }
 
-func (c *coder) decode(data []byte, v any) error {
+func (c *coder) decodeMessage(data []byte, v any) error {
 	m, ok := v.(message)
 	if !ok {
 		return fmt.Errorf("%w: cannot read into %T", ErrKind, v)
 	}
-	c.begin(data)
-	defer c.end()
-	kind, _, n, err := c.header()
+	c.beginReading(data)
+	defer c.releaseInput()
+	kind, _, n, err := c.readHeader()
 	if err != nil {
 		return err
 	}
@@ -164,20 +164,20 @@ func (c *coder) decode(data []byte, v any) error {
 	}
 	c.path = append(append(c.path, kind...), '.')
 	c.readObject(m, n)
-	if left := c.in.left(); c.err == nil && left > 0 {
+	if left := c.in.bytesLeft(); c.err == nil && left > 0 {
 		c.err = fmt.Errorf("%w: %s: %d bytes after the message", ErrMalformed, kind, left)
 	}
 	return c.err
 }
 
-// begin makes c read data, in the memory that c has.
-func (c *coder) begin(data []byte) {
+// beginReading makes c read data, in the memory that c has.
+func (c *coder) beginReading(data []byte) {
 	*c = coder{mode: reading, little: nativeLittle(), dec: msgpack.GetDecoder(), in: input{b: data}, path: c.path[:0], adopt: c.adopt}
 	c.dec.Reset(&c.in)
 }
 
-// end lets go of the input.
-func (c *coder) end() {
+// releaseInput lets go of the input.
+func (c *coder) releaseInput() {
 	msgpack.PutDecoder(c.dec)
 	c.dec, c.in, c.key, c.runs = nil, input{}, nil, nil
 }
@@ -186,30 +186,30 @@ func (c *coder) end() {
 // does not begin with a message, and with [ErrVersion] or [ErrKind], naming the version or kind, if this build cannot read it.
 func Peek(data []byte) (Kind, int, error) {
 	var c coder
-	c.begin(data)
-	defer c.end()
-	kind, version, _, err := c.header()
+	c.beginReading(data)
+	defer c.releaseInput()
+	kind, version, _, err := c.readHeader()
 	return kind, version, err
 }
 
-// header reads the map header and the first two keys, and returns the number of the other keys.
-func (c *coder) header() (kind Kind, version, n int, err error) {
+// readHeader reads the map header and the first two keys, and returns the number of the other keys.
+func (c *coder) readHeader() (kind Kind, version, n int, err error) {
 	c.field = "header"
 	n = c.readMapLen()
 	if n < 2 {
-		c.fail("no schema and kind")
+		c.failField("no schema and kind")
 	}
 	c.open = n
 	c.field = "schema"
-	if c.step("schema", false, false) != now {
-		c.fail("not the first key")
+	if c.stepField("schema", false, false) != now {
+		c.failField("not the first key")
 	}
 	if integerValue(c, &version); version < 0 || version > math.MaxInt32 {
-		c.fail("integer out of range")
+		c.failField("integer out of range")
 	}
 	c.field = "kind"
-	if c.err == nil && c.step("kind", false, false) != now {
-		c.fail("not the second key")
+	if c.err == nil && c.stepField("kind", false, false) != now {
+		c.failField("not the second key")
 	}
 	name := c.readText()
 	if c.err != nil {

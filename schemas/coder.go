@@ -11,7 +11,7 @@ import (
 // object is a struct that lists its fields. One list serves writing and reading, so that the two cannot come to differ.
 type object interface {
 	// fields calls one method or function of c for every field, always in the same order.
-	fields(c *coder)
+	codeFields(c *coder)
 }
 
 // mode is what the calls of a field list do.
@@ -60,7 +60,7 @@ func (o *output) WriteByte(b byte) error {
 	return nil
 }
 
-func (c *coder) fail(fault string) {
+func (c *coder) failField(fault string) {
 	if c.err == nil && fault != "" {
 		c.err = fmt.Errorf("%w: %s%s: %s", ErrMalformed, c.path, c.field, fault)
 	}
@@ -75,8 +75,8 @@ const (
 	lacking             // set the value to zero: its key did not come
 )
 
-// step writes or takes the key of a field. An optional field is not written when it is empty, and is lacking until its key has come.
-func (c *coder) step(name string, optional, empty bool) step {
+// stepField writes or takes the key of a field. An optional field is not written when it is empty, and is lacking until its key has come.
+func (c *coder) stepField(name string, optional, empty bool) step {
 	if c.mode == writing {
 		if optional && empty {
 			return skip
@@ -92,7 +92,7 @@ func (c *coder) step(name string, optional, empty bool) step {
 	case c.open > 0 && c.takeKey(name):
 		c.field = name
 		if seen {
-			c.fail("key twice")
+			c.failField("key twice")
 			break
 		}
 		c.seen |= bit
@@ -103,7 +103,7 @@ func (c *coder) step(name string, optional, empty bool) step {
 		return lacking
 	case c.mode == finishing:
 		c.field = name
-		c.fail("key missing")
+		c.failField("key missing")
 	default:
 		c.late |= bit
 	}
@@ -114,7 +114,7 @@ func (c *coder) step(name string, optional, empty bool) step {
 func (c *coder) takeKey(name string) bool {
 	if c.key == nil {
 		// A key as this package writes it is compared in place, without being read.
-		if n := len(name) + 1; n <= c.in.left() && c.in.b[c.in.at] == msgpcode.FixedStrLow|byte(n-1) &&
+		if n := len(name) + 1; n <= c.in.bytesLeft() && c.in.b[c.in.at] == msgpcode.FixedStrLow|byte(n-1) &&
 			string(c.in.b[c.in.at+1:c.in.at+n]) == name {
 			c.in.at += n
 			return true
@@ -141,28 +141,28 @@ func (c *coder) readObject(o object, n int) {
 	for pass := 0; (pass == 0 || c.open > 0) && c.err == nil; pass++ {
 		before := c.open
 		c.ord = 0
-		o.fields(c)
+		o.codeFields(c)
 		if c.open == before && before > 0 && c.err == nil {
 			c.field = strconv.Quote(string(c.key))
-			c.fail("unknown key")
+			c.failField("unknown key")
 		}
 	}
 	// Nothing is left to do where every required field came.
 	if c.err == nil && (c.late&^c.seen != 0 || c.runs != nil) {
 		c.mode, c.ord = finishing, 0
-		o.fields(c)
+		o.codeFields(c)
 		c.mode = reading
 	}
 	c.open, c.ord, c.seen, c.late, c.runs = open, ord, seen, late, runs
 }
 
-// nested is a map of fewer than 16 fields at name, or name[i] for i >= 0.
-func (c *coder) nested(name string, i int, o object) {
+// codeNested is a map of fewer than 16 fields at name, or name[i] for i >= 0.
+func (c *coder) codeNested(name string, i int, o object) {
 	if c.mode == writing {
 		count, at := c.count, len(c.out)
 		c.count = 0
 		c.out = append(c.out, 0)
-		o.fields(c)
+		o.codeFields(c)
 		c.out[at] = msgpcode.FixedMapLow | byte(c.count)
 		c.count = count
 		return
@@ -181,10 +181,10 @@ func (c *coder) nested(name string, i int, o object) {
 	}
 }
 
-// structure is a nested struct.
-func (c *coder) structure(name string, o object) {
-	if c.step(name, false, false) == now {
-		c.nested(name, -1, o)
+// codeStructure is a nested struct.
+func (c *coder) codeStructure(name string, o object) {
+	if c.stepField(name, false, false) == now {
+		c.codeNested(name, -1, o)
 	}
 }
 
@@ -193,12 +193,12 @@ func optional[T any, P interface {
 	*T
 	object
 }](c *coder, name string, v **T) {
-	switch c.step(name, true, *v == nil) {
+	switch c.stepField(name, true, *v == nil) {
 	case now:
 		if c.mode != writing {
 			*v = new(T)
 		}
-		c.nested(name, -1, P(*v))
+		c.codeNested(name, -1, P(*v))
 	case lacking:
 		*v = nil
 	case skip:

@@ -50,17 +50,17 @@ var evaluationOutcomes = []EvaluationOutcome{
 // Validate names every broken invariant of the answer; nil if there is none. Errors wrap [ErrInvalid].
 func (e *Evaluation) Validate() error {
 	f := &faults{path: "evaluation"}
-	f.name("run", e.Run)
-	f.name("ticket", e.Ticket)
-	f.name("producer", e.Producer)
+	f.checkName("run", e.Run)
+	f.checkName("ticket", e.Ticket)
+	f.checkName("producer", e.Producer)
 	known := slices.Contains(evaluationOutcomes, e.Outcome)
 	switch {
 	case !known:
-		f.add("outcome", "%.40q: no such outcome", string(e.Outcome))
+		f.addFault("outcome", "%.40q: no such outcome", string(e.Outcome))
 	case (e.Outcome == EvaluationDone) != (len(e.Trajectory) > 0):
-		f.add("trajectory", "%d bytes with outcome %s", len(e.Trajectory), e.Outcome)
+		f.addFault("trajectory", "%d bytes with outcome %s", len(e.Trajectory), e.Outcome)
 	case e.Outcome == EvaluationDone && e.Error != "":
-		f.add("error", "%.40q with outcome %s", e.Error, e.Outcome)
+		f.addFault("error", "%.40q with outcome %s", e.Error, e.Outcome)
 	}
-	return f.err()
+	return f.joinFaults()
 }

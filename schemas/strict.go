@@ -23,24 +23,24 @@ type input struct {
 	at int
 }
 
-func (in *input) left() int { return len(in.b) - in.at }
+func (in *input) bytesLeft() int { return len(in.b) - in.at }
 
-// take returns the next n bytes, which are there.
-func (in *input) take(n int) []byte {
+// takeBytes returns the next n bytes, which are there.
+func (in *input) takeBytes(n int) []byte {
 	in.at += n
 	return in.b[in.at-n : in.at]
 }
 
 // Read, ReadByte and UnreadByte let the library read the input without a buffer of its own.
 func (in *input) Read(p []byte) (int, error) {
-	if in.left() == 0 {
+	if in.bytesLeft() == 0 {
 		return 0, io.EOF
 	}
-	return copy(p, in.take(min(len(p), in.left()))), nil
+	return copy(p, in.takeBytes(min(len(p), in.bytesLeft()))), nil
 }
 
 func (in *input) ReadByte() (byte, error) {
-	if in.left() == 0 {
+	if in.bytesLeft() == 0 {
 		return 0, io.EOF
 	}
 	in.at++
@@ -52,45 +52,45 @@ func (in *input) UnreadByte() error {
 	return nil
 }
 
-// check keeps an error that the library returned.
-func (c *coder) check(err error) {
+// checkError keeps an error that the library returned.
+func (c *coder) checkError(err error) {
 	if err != nil {
-		c.refuse(err)
+		c.refuseKey(err)
 	}
 }
 
-func (c *coder) refuse(err error) {
+func (c *coder) refuseKey(err error) {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		c.fail(cutShort)
+		c.failField(cutShort)
 	} else {
-		c.fail(err.Error())
+		c.failField(err.Error())
 	}
 }
 
-// next is the code of the next value, if the code is allowed. The value is not read.
-func (c *coder) next(allowed func(code byte) bool, fault string) (code byte, ok bool) {
+// nextKey is the code of the next value, if the code is allowed. The value is not read.
+func (c *coder) nextKey(allowed func(code byte) bool, fault string) (code byte, ok bool) {
 	switch {
 	case c.err != nil:
 		return 0, false
-	case c.in.left() == 0:
-		c.fail(cutShort)
+	case c.in.bytesLeft() == 0:
+		c.failField(cutShort)
 		return 0, false
 	}
 	code = c.in.b[c.in.at]
 	if !allowed(code) {
-		c.fail(fault)
+		c.failField(fault)
 		return 0, false
 	}
 	return code, true
 }
 
-// length is n if the input can still hold n items of at least size bytes, else 0.
-func (c *coder) length(n int, err error, size int) int {
-	if err == nil && uint(n)*uint(size) <= uint(c.in.left()) {
+// readLength is n if the input can still hold n items of at least size bytes, else 0.
+func (c *coder) readLength(n int, err error, size int) int {
+	if err == nil && uint(n)*uint(size) <= uint(c.in.bytesLeft()) {
 		return n
 	}
-	c.check(err)
-	c.fail(cutShort)
+	c.checkError(err)
+	c.failField(cutShort)
 	return 0
 }
 
@@ -113,64 +113,64 @@ func isFloat(code byte) bool { return code == msgpcode.Float || code == msgpcode
 func isNumber(code byte) bool { return isFloat(code) || isInteger(code) }
 
 func (c *coder) readMapLen() int {
-	if _, ok := c.next(isMap, "not a map"); !ok {
+	if _, ok := c.nextKey(isMap, "not a map"); !ok {
 		return 0
 	}
 	n, err := c.dec.DecodeMapLen()
-	return c.length(n, err, 2)
+	return c.readLength(n, err, 2)
 }
 
 func (c *coder) readArrayLen() int {
-	if _, ok := c.next(isArray, "not an array"); !ok {
+	if _, ok := c.nextKey(isArray, "not an array"); !ok {
 		return 0
 	}
 	n, err := c.dec.DecodeArrayLen()
-	return c.length(n, err, 1)
+	return c.readLength(n, err, 1)
 }
 
 // readKey is text that need not be UTF-8, since it is only compared; nil if there is none.
 func (c *coder) readKey() []byte {
-	code, ok := c.next(msgpcode.IsString, "not a string")
+	code, ok := c.nextKey(msgpcode.IsString, "not a string")
 	if !ok {
 		return nil
 	}
 	if msgpcode.IsFixedString(code) {
 		c.in.at++
-		return c.in.take(c.length(int(code&msgpcode.FixedStrMask), nil, 1))
+		return c.in.takeBytes(c.readLength(int(code&msgpcode.FixedStrMask), nil, 1))
 	}
 	n, err := c.dec.DecodeBytesLen()
-	return c.in.take(c.length(n, err, 1))
+	return c.in.takeBytes(c.readLength(n, err, 1))
 }
 
 func (c *coder) readText() []byte {
 	b := c.readKey()
 	if !utf8.Valid(b) {
-		c.fail("not valid UTF-8")
+		c.failField("not valid UTF-8")
 		return nil
 	}
 	return b
 }
 
 func (c *coder) readBytes() []byte {
-	if _, ok := c.next(msgpcode.IsBin, "not binary"); !ok {
+	if _, ok := c.nextKey(msgpcode.IsBin, "not binary"); !ok {
 		return nil
 	}
 	n, err := c.dec.DecodeBytesLen()
-	return c.in.take(c.length(n, err, 1))
+	return c.in.takeBytes(c.readLength(n, err, 1))
 }
 
 func (c *coder) readBool() bool {
-	if _, ok := c.next(isBool, "not a boolean"); !ok {
+	if _, ok := c.nextKey(isBool, "not a boolean"); !ok {
 		return false
 	}
 	v, err := c.dec.DecodeBool()
-	c.check(err)
+	c.checkError(err)
 	return v
 }
 
 // readInteger reads any integer that fits int64 or, where signed is false, uint64, of which it returns the bits.
 func (c *coder) readInteger(signed bool) int64 {
-	code, ok := c.next(isInteger, "not an integer")
+	code, ok := c.nextKey(isInteger, "not an integer")
 	if !ok {
 		return 0
 	}
@@ -180,19 +180,19 @@ func (c *coder) readInteger(signed bool) int64 {
 		v = c.readBig(1<<(code&3), code >= msgpcode.Int8)
 	}
 	if v < 0 && signed == (code == msgpcode.Uint64) {
-		c.fail("integer out of range")
+		c.failField("integer out of range")
 	}
 	return v
 }
 
 // readBig reads n big-endian bytes.
 func (c *coder) readBig(n int, signed bool) int64 {
-	if c.in.left() < n {
-		c.fail(cutShort)
+	if c.in.bytesLeft() < n {
+		c.failField(cutShort)
 		return 0
 	}
 	v := int64(0)
-	for i, b := range c.in.take(n) {
+	for i, b := range c.in.takeBytes(n) {
 		if i == 0 && signed {
 			v = int64(int8(b))
 		} else {
@@ -204,14 +204,14 @@ func (c *coder) readBig(n int, signed bool) int64 {
 
 // readFloat takes integers too: writers in languages with one number type send 1.0 as 1.
 func (c *coder) readFloat() float64 {
-	code, ok := c.next(isNumber, "not a number")
+	code, ok := c.nextKey(isNumber, "not a number")
 	if !ok {
 		return 0
 	}
 	v, err := c.dec.DecodeFloat64()
-	c.check(err)
+	c.checkError(err)
 	if !isFloat(code) && (math.Abs(v) > 1<<53 || (v < 0 && code == msgpcode.Uint64)) {
-		c.fail("integer too large for a number field")
+		c.failField("integer too large for a number field")
 	}
 	return v
 }
@@ -231,13 +231,13 @@ func (c *coder) readTime() time.Time {
 	case len(b) >= 15 && b[0] == msgpcode.Ext8 && b[1] == 12 && b[2] == extension:
 		nanos = binary.BigEndian.Uint32(b[3:])
 	default:
-		c.fail("not a whole timestamp")
+		c.failField("not a whole timestamp")
 		return time.Time{}
 	}
 	t, err := c.dec.DecodeTime()
-	c.check(err)
+	c.checkError(err)
 	if sec := t.Unix(); nanos >= 1e9 || sec < -1<<55 || sec > 1<<55 {
-		c.fail("timestamp out of range")
+		c.failField("timestamp out of range")
 	}
 	return t.UTC()
 }

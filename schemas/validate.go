@@ -21,64 +21,64 @@ type faults struct {
 	errs  []error
 }
 
-func (f *faults) add(field, format string, args ...any) {
-	f.errs = append(f.errs, fmt.Errorf("%w: %s.%s: %s", ErrInvalid, f.where(), field, fmt.Sprintf(format, args...)))
+func (f *faults) addFault(field, format string, args ...any) {
+	f.errs = append(f.errs, fmt.Errorf("%w: %s.%s: %s", ErrInvalid, f.pathOf(), field, fmt.Sprintf(format, args...)))
 }
 
-// where is the path of the part, with its place in the list.
-func (f *faults) where() string {
+// pathOf is the path of the part, with its place in the list.
+func (f *faults) pathOf() string {
 	if f.list == "" {
 		return f.path
 	}
 	return fmt.Sprintf("%s.%s[%d]", f.path, f.list, f.index)
 }
 
-func (f *faults) err() error { return errors.Join(f.errs...) }
+func (f *faults) joinFaults() error { return errors.Join(f.errs...) }
 
-// within gathers the faults of a part; done adds them to those of the whole.
-func (f *faults) within(path string) *faults {
-	return &faults{path: f.where() + "." + path, errs: f.errs}
+// checkWithin gathers the faults of a part; done adds them to those of the whole.
+func (f *faults) checkWithin(path string) *faults {
+	return &faults{path: f.pathOf() + "." + path, errs: f.errs}
 }
 
-// item is within for an item of a list. The path of the item is written only when it has a fault: most items have none.
-func (f *faults) item(list string, i int) faults {
-	return faults{path: f.where(), list: list, index: i, errs: f.errs}
+// enterItem is within for an item of a list. The path of the item is written only when it has a fault: most items have none.
+func (f *faults) enterItem(list string, i int) faults {
+	return faults{path: f.pathOf(), list: list, index: i, errs: f.errs}
 }
 
-func (f *faults) done(part *faults) { f.errs = part.errs }
+func (f *faults) leaveItem(part *faults) { f.errs = part.errs }
 
-// name checks an identifier: not empty, UTF-8.
-func (f *faults) name(field, v string) {
+// checkName checks an identifier: not empty, UTF-8.
+func (f *faults) checkName(field, v string) {
 	switch {
 	case v == "":
-		f.add(field, "must not be empty")
+		f.addFault(field, "must not be empty")
 	case !utf8.ValidString(v):
-		f.add(field, "%q: must be UTF-8", v)
+		f.addFault(field, "%q: must be UTF-8", v)
 	}
 }
 
 func (f *faults) atLeast(field string, v, least int64) {
 	if v < least {
-		f.add(field, "%d: must be at least %d", v, least)
+		f.addFault(field, "%d: must be at least %d", v, least)
 	}
 }
 
-// json checks that a text that is there is JSON.
-func (f *faults) json(field string, v []byte) {
+// checkJSON checks that a text that is there is JSON.
+func (f *faults) checkJSON(field string, v []byte) {
 	if len(v) > 0 && !json.Valid(v) {
-		f.add(field, "%.40q: must be JSON", v)
+		f.addFault(field, "%.40q: must be JSON", v)
 	}
 }
 
-func (f *faults) temperature(v float32) {
+func (f *faults) checkTemperature(v float32) {
 	if !(v >= 0) || math.IsInf(float64(v), 0) {
-		f.add("temperature", "%v: must be finite and not negative (0 is greedy)", v)
+		f.addFault("temperature", "%v: must be finite and not negative (0 is greedy)", v)
 	}
 }
 
-func (f *faults) finite(field string, v float64) {
+func (f *faults) checkFinite(field string, v float64) {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
-		f.add(field, "%v: must be finite", v)
+		f.addFault(field, "%v: must be finite", v)
 	}
 }
 
@@ -86,7 +86,7 @@ func (f *faults) finite(field string, v float64) {
 func (f *faults) notNewer(minVersion, policyVersion int64) {
 	f.atLeast("min_version", minVersion, 0)
 	if minVersion > policyVersion && policyVersion >= 0 {
-		f.add("min_version", "%d: newer than policy_version %d", minVersion, policyVersion)
+		f.addFault("min_version", "%d: newer than policy_version %d", minVersion, policyVersion)
 	}
 }
 
@@ -95,7 +95,7 @@ func (f *faults) sampleOf(attempt, sample, size int) {
 	f.atLeast("attempt", int64(attempt), 0)
 	f.atLeast("group_size", int64(size), 1)
 	if sample < 0 || sample >= max(size, 1) {
-		f.add("sample", "%d: must be in [0, %d)", sample, size)
+		f.addFault("sample", "%d: must be in [0, %d)", sample, size)
 	}
 }
 
@@ -106,129 +106,129 @@ func (f *faults) sha256(field, v string) {
 		ok = v[i] >= '0' && v[i] <= '9' || v[i] >= 'a' && v[i] <= 'f'
 	}
 	if !ok {
-		f.add(field, "%.80q: must be 64 lower-case hex digits", v)
+		f.addFault(field, "%.80q: must be 64 lower-case hex digits", v)
 	}
 }
 
 // Validate names every broken invariant of the ticket; nil if there is none. Errors wrap [ErrInvalid].
 func (t *Ticket) Validate() error {
 	f := &faults{path: "ticket"}
-	f.name("run", t.Run)
-	f.name("id", t.ID)
-	f.name("group", t.Group)
-	f.name("task", t.Task)
+	f.checkName("run", t.Run)
+	f.checkName("id", t.ID)
+	f.checkName("group", t.Group)
+	f.checkName("task", t.Task)
 	f.sampleOf(t.Attempt, t.Sample, t.GroupSize)
 	f.atLeast("policy_version", t.PolicyVersion, 0)
 	f.notNewer(t.MinVersion, t.PolicyVersion)
 
-	p := f.within("prompt")
-	p.name("id", t.Prompt.ID)
-	p.json("world", t.Prompt.World)
-	p.json("hidden", t.Prompt.Hidden)
-	f.done(p)
-	s := f.within("sampling")
-	s.temperature(t.Sampling.Temperature)
+	p := f.checkWithin("prompt")
+	p.checkName("id", t.Prompt.ID)
+	p.checkJSON("world", t.Prompt.World)
+	p.checkJSON("hidden", t.Prompt.Hidden)
+	f.leaveItem(p)
+	s := f.checkWithin("sampling")
+	s.checkTemperature(t.Sampling.Temperature)
 	s.atLeast("max_tokens", int64(t.Sampling.MaxTokens), 0)
-	f.done(s)
-	l := f.within("limits")
+	f.leaveItem(s)
+	l := f.checkWithin("limits")
 	l.atLeast("max_turns", int64(t.Limits.MaxTurns), 0)
 	l.atLeast("max_tokens", int64(t.Limits.MaxTokens), 1)
 	l.atLeast("timeout", int64(t.Limits.Timeout), 0)
 	l.atLeast("max_total_tokens", int64(t.Limits.MaxTotalTokens), 0)
 	l.atLeast("max_segments", int64(t.Limits.MaxSegments), 0)
-	f.done(l)
+	f.leaveItem(l)
 	if t.Fork != nil {
-		k := f.within("fork")
+		k := f.checkWithin("fork")
 		t.Fork.validate(k)
-		f.done(k)
+		f.leaveItem(k)
 	}
-	return f.err()
+	return f.joinFaults()
 }
 
 func (k *Fork) validate(f *faults) {
-	f.name("parent", k.Parent)
+	f.checkName("parent", k.Parent)
 	if len(k.Turns) == 0 {
-		f.add("turns", "must not be empty")
+		f.addFault("turns", "must not be empty")
 	}
 	for i := range k.Segments {
-		part := f.item("segments", i)
+		part := f.enterItem("segments", i)
 		k.Segments[i].validate(&part)
-		f.done(&part)
+		f.leaveItem(&part)
 	}
 	for i := range k.Turns {
-		part := f.item("turns", i)
+		part := f.enterItem("turns", i)
 		validateTurn(&part, k.Segments, &k.Turns[i])
-		f.done(&part)
+		f.leaveItem(&part)
 	}
 }
 
 // Validate names every broken invariant of the trajectory; nil if there is none. Errors wrap [ErrInvalid].
 func (t *Trajectory) Validate() error {
 	f := &faults{path: "trajectory"}
-	f.name("run", t.Run)
-	f.name("id", t.ID)
-	f.name("group", t.Group)
-	f.name("task", t.Task)
-	f.name("prompt_id", t.PromptID)
-	f.name("producer", t.Producer)
+	f.checkName("run", t.Run)
+	f.checkName("id", t.ID)
+	f.checkName("group", t.Group)
+	f.checkName("task", t.Task)
+	f.checkName("prompt_id", t.PromptID)
+	f.checkName("producer", t.Producer)
 	f.sampleOf(t.Attempt, t.Sample, t.GroupSize)
 	for i := range t.Segments {
-		part := f.item("segments", i)
+		part := f.enterItem("segments", i)
 		t.Segments[i].validate(&part)
-		f.done(&part)
+		f.leaveItem(&part)
 	}
 	for i := range t.Turns {
-		part := f.item("turns", i)
+		part := f.enterItem("turns", i)
 		validateTurn(&part, t.Segments, &t.Turns[i])
-		f.done(&part)
+		f.leaveItem(&part)
 	}
-	f.finite("reward", t.Reward)
+	f.checkFinite("reward", t.Reward)
 	for name, v := range t.Rewards {
-		f.finite("rewards["+name+"]", v)
+		f.checkFinite("rewards["+name+"]", v)
 	}
 	for name, v := range t.AgentRewards {
-		f.finite("agent_rewards["+name+"]", v)
+		f.checkFinite("agent_rewards["+name+"]", v)
 	}
 	if !t.Stop.Known() {
-		f.add("stop", "%.40q: not a stop reason", string(t.Stop))
+		f.addFault("stop", "%.40q: not a stop reason", string(t.Stop))
 	}
 	if t.Forked != nil {
-		k := f.within("forked")
-		k.name("parent", t.Forked.Parent)
+		k := f.checkWithin("forked")
+		k.checkName("parent", t.Forked.Parent)
 		if n := t.Forked.Turns; n < 0 || n > len(t.Turns) {
-			k.add("turns", "%d: must be in [0, %d], the turns of the trajectory", n, len(t.Turns))
+			k.addFault("turns", "%d: must be in [0, %d], the turns of the trajectory", n, len(t.Turns))
 		}
-		f.done(k)
+		f.leaveItem(k)
 	}
-	return f.err()
+	return f.joinFaults()
 }
 
 // validate names the first token of each kind of fault: all faults of a broken array would fill the log.
 func (s *Segment) validate(f *faults) {
 	n := len(s.Tokens)
 	if n == 0 {
-		f.add("tokens", "must not be empty")
+		f.addFault("tokens", "must not be empty")
 	}
 	for _, array := range []struct {
 		name string
 		got  int
 	}{{"action_mask", len(s.ActionMask)}, {"logprobs", len(s.Logprobs)}, {"versions", len(s.Versions)}} {
 		if array.got != n {
-			f.add(array.name, "%d entries for %d tokens", array.got, n)
+			f.addFault(array.name, "%d entries for %d tokens", array.got, n)
 		}
 	}
-	f.temperature(s.Temperature)
+	f.checkTemperature(s.Temperature)
 	if negative(s.Tokens) {
 		i := slices.IndexFunc(s.Tokens, func(v int32) bool { return v < 0 })
-		f.add("tokens", "[%d] = %d: must not be negative", i, s.Tokens[i])
+		f.addFault("tokens", "[%d] = %d: must not be negative", i, s.Tokens[i])
 	}
 	if len(s.ActionMask) != n || len(s.Logprobs) != n || len(s.Versions) != n {
 		return
 	}
 	if n > 0 && s.ActionMask[0] == 1 {
-		f.add("action_mask", "[0] = 1: the first token is never an action")
+		f.addFault("action_mask", "[0] = 1: the first token is never an action")
 	}
-	if s.consistent() {
+	if s.checkConsistent() {
 		return
 	}
 	mask, logprob, version := -1, -1, -1
@@ -255,33 +255,33 @@ func (s *Segment) validate(f *faults) {
 		}
 	}
 	if mask >= 0 {
-		f.add("action_mask", "[%d] = %d: must be 0 or 1", mask, s.ActionMask[mask])
+		f.addFault("action_mask", "[%d] = %d: must be 0 or 1", mask, s.ActionMask[mask])
 	}
 	if logprob >= 0 {
-		f.add("logprobs", "[%d] = %v with action_mask %d: must be finite and at most 0, and 0 where no token was sampled",
+		f.addFault("logprobs", "[%d] = %v with action_mask %d: must be finite and at most 0, and 0 where no token was sampled",
 			logprob, s.Logprobs[logprob], s.ActionMask[logprob])
 	}
 	if version >= 0 {
-		f.add("versions", "[%d] = %d with action_mask %d: must be at least 0 where a token was sampled, %d elsewhere",
+		f.addFault("versions", "[%d] = %d with action_mask %d: must be at least 0 where a token was sampled, %d elsewhere",
 			version, s.Versions[version], s.ActionMask[version], NoVersion)
 	}
 }
 
 func validateTurn(f *faults, segments []Segment, turn *Turn) {
-	f.finite("process_reward", turn.ProcessReward)
-	f.finite("reward", turn.Reward)
+	f.checkFinite("process_reward", turn.ProcessReward)
+	f.checkFinite("reward", turn.Reward)
 	for i := range turn.Calls {
-		part := f.item("calls", i)
+		part := f.enterItem("calls", i)
 		turn.Calls[i].validate(&part)
-		f.done(&part)
+		f.leaveItem(&part)
 	}
 	if turn.Segment < 0 || turn.Segment >= len(segments) {
-		f.add("segment", "%d: there are %d segments", turn.Segment, len(segments))
+		f.addFault("segment", "%d: there are %d segments", turn.Segment, len(segments))
 		return
 	}
 	s := &segments[turn.Segment]
 	if turn.Start < 0 || turn.Start >= turn.End || turn.End > len(s.Tokens) {
-		f.add("end", "[%d, %d): not a span of the segment's %d tokens", turn.Start, turn.End, len(s.Tokens))
+		f.addFault("end", "[%d, %d): not a span of the segment's %d tokens", turn.Start, turn.End, len(s.Tokens))
 		return
 	}
 	if turn.End > len(s.ActionMask) {
@@ -290,16 +290,16 @@ func validateTurn(f *faults, segments []Segment, turn *Turn) {
 	mask := s.ActionMask[turn.Start:turn.End]
 	if bytes.Count(mask, []byte{1}) != len(mask) {
 		i := slices.IndexFunc(mask, func(m byte) bool { return m != 1 })
-		f.add("end", "[%d, %d): token %d was not sampled", turn.Start, turn.End, turn.Start+i)
+		f.addFault("end", "[%d, %d): token %d was not sampled", turn.Start, turn.End, turn.Start+i)
 	}
 }
 
 func (t *ToolCall) validate(f *faults) {
-	f.name("tool", t.Tool)
+	f.checkName("tool", t.Tool)
 	f.atLeast("duration", int64(t.Duration), 0)
 	for _, text := range []struct{ name, v string }{{"tool", t.Tool}, {"arguments", t.Arguments}, {"error", t.Error}} {
 		if len(text.v) > MaxCallText {
-			f.add(text.name, "%d bytes: at most %d", len(text.v), MaxCallText)
+			f.addFault(text.name, "%d bytes: at most %d", len(text.v), MaxCallText)
 		}
 	}
 }
@@ -316,61 +316,61 @@ func (r StopReason) Known() bool {
 // Validate names every broken invariant of the marker; nil if there is none. Errors wrap [ErrInvalid].
 func (g *GroupClosed) Validate() error {
 	f := &faults{path: "group_closed"}
-	f.name("run", g.Run)
-	f.name("group", g.Group)
+	f.checkName("run", g.Run)
+	f.checkName("group", g.Group)
 	f.atLeast("delivered", int64(g.Delivered), 0)
 	seen := make(map[int]bool, len(g.Cancelled))
 	for i, sample := range g.Cancelled {
 		f.atLeast(fmt.Sprintf("cancelled[%d]", i), int64(sample), 0)
 		if seen[sample] {
-			f.add(fmt.Sprintf("cancelled[%d]", i), "%d: named twice", sample)
+			f.addFault(fmt.Sprintf("cancelled[%d]", i), "%d: named twice", sample)
 		}
 		seen[sample] = true
 	}
-	return f.err()
+	return f.joinFaults()
 }
 
 // Validate names every broken invariant of the manifest; nil if there is none. Errors wrap [ErrInvalid].
 func (m *Manifest) Validate() error {
 	f := &faults{path: "manifest"}
-	f.name("run", m.Run)
+	f.checkName("run", m.Run)
 	f.atLeast("version", m.Version, 0)
 	if m.Base != NoBase && (m.Base < 0 || m.Base >= m.Version) {
-		f.add("base", "%d: must be %d or an older version than %d", m.Base, NoBase, m.Version)
+		f.addFault("base", "%d: must be %d or an older version than %d", m.Base, NoBase, m.Version)
 	}
 	if len(m.Shards) == 0 {
-		f.add("shards", "must not be empty")
+		f.addFault("shards", "must not be empty")
 	}
 	for i := range m.Shards {
-		part := f.item("shards", i)
+		part := f.enterItem("shards", i)
 		m.Shards[i].validate(&part, m.Base)
-		f.done(&part)
+		f.leaveItem(&part)
 	}
 	f.sha256("config_hash", m.ConfigHash)
 	f.sha256("tokenizer_hash", m.TokenizerHash)
 	if m.DType != "float32" && m.DType != "bfloat16" {
-		f.add("dtype", `%.40q: must be "float32" or "bfloat16"`, m.DType)
+		f.addFault("dtype", `%.40q: must be "float32" or "bfloat16"`, m.DType)
 	}
 	if m.Adapter != nil {
-		part := f.within("adapter")
+		part := f.checkWithin("adapter")
 		m.Adapter.validate(part)
-		f.done(part)
+		f.leaveItem(part)
 	}
-	return f.err()
+	return f.joinFaults()
 }
 
 func (a *Adapter) validate(f *faults) {
 	f.atLeast("rank", int64(a.Rank), 1)
 	if !(a.Alpha > 0) || math.IsInf(a.Alpha, 1) {
-		f.add("alpha", "%g: must be positive", a.Alpha)
+		f.addFault("alpha", "%g: must be positive", a.Alpha)
 	}
 	if len(a.Frozen) == 0 {
-		f.add("frozen", "must not be empty")
+		f.addFault("frozen", "must not be empty")
 	}
 	for i := range a.Frozen {
-		part := f.item("frozen", i)
+		part := f.enterItem("frozen", i)
 		a.Frozen[i].validate(&part, NoBase)
-		f.done(&part)
+		f.leaveItem(&part)
 	}
 }
 
@@ -381,116 +381,116 @@ func (s *Shard) validate(f *faults, base int64) {
 	switch s.Encoding {
 	case EncodingSafetensors:
 		if s.FullHash != s.Hash {
-			f.add("full_hash", "must equal hash of a whole shard")
+			f.addFault("full_hash", "must equal hash of a whole shard")
 		}
 	case EncodingDelta:
 		if base == NoBase {
-			f.add("encoding", "a delta without a base")
+			f.addFault("encoding", "a delta without a base")
 		}
 	default:
-		f.add("encoding", `%.40q: must be %q or %q`, s.Encoding, EncodingSafetensors, EncodingDelta)
+		f.addFault("encoding", `%.40q: must be %q or %q`, s.Encoding, EncodingSafetensors, EncodingDelta)
 	}
 }
 
 // Validate names every broken invariant of the control; nil if there is none. Errors wrap [ErrInvalid].
 func (k *Control) Validate() error {
 	f := &faults{path: "control"}
-	f.name("run", k.Run)
+	f.checkName("run", k.Run)
 	f.atLeast("policy_version", k.PolicyVersion, 0)
 	f.notNewer(k.MinVersion, k.PolicyVersion)
 	f.atLeast("eta", int64(k.Eta), 0)
 	if k.Depth < 0 || k.Depth > max(k.Eta, 0) {
-		f.add("depth", "%d: must be in [0, eta = %d]", k.Depth, k.Eta)
+		f.addFault("depth", "%d: must be in [0, eta = %d]", k.Depth, k.Eta)
 	}
 	for i, group := range k.Cancelled {
-		f.name(fmt.Sprintf("cancelled[%d]", i), group)
+		f.checkName(fmt.Sprintf("cancelled[%d]", i), group)
 	}
 	for i := range k.Limits {
-		l, part := &k.Limits[i], f.item("limits", i)
+		l, part := &k.Limits[i], f.enterItem("limits", i)
 		least := int64(0)
 		if l.Key == LimitMaxTokens {
 			least = 1
 		}
 		part.atLeast("value", l.Value, least)
 		if !new(Limits).Set(l.Key, l.Value) {
-			part.add("key", "%.40q: must be max_turns, max_tokens, timeout, max_total_tokens or max_segments", l.Key)
+			part.addFault("key", "%.40q: must be max_turns, max_tokens, timeout, max_total_tokens or max_segments", l.Key)
 		}
 		if !utf8.ValidString(l.Task) {
-			part.add("task", "%q: must be UTF-8", l.Task)
+			part.addFault("task", "%q: must be UTF-8", l.Task)
 		}
 		if i > 0 && k.Limits[i-1].Compare(*l) >= 0 {
-			part.add("key", "%.40q: must be sorted by task and key, each pair once", l.Name())
+			part.addFault("key", "%.40q: must be sorted by task and key, each pair once", l.Name())
 		}
-		f.done(&part)
+		f.leaveItem(&part)
 	}
-	return f.err()
+	return f.joinFaults()
 }
 
 // Validate names every broken invariant of the event; nil if there is none. A metric may be any number: a loss that became NaN must be
 // reported. Errors wrap [ErrInvalid].
 func (e *Event) Validate() error {
 	f := &faults{path: "event"}
-	f.name("run", e.Run)
-	f.name("type", string(e.Type))
-	f.name("role", e.Role)
+	f.checkName("run", e.Run)
+	f.checkName("type", string(e.Type))
+	f.checkName("role", e.Role)
 	f.atLeast("step", e.Step, 0)
 	f.atLeast("policy_version", e.PolicyVersion, 0)
-	return f.err()
+	return f.joinFaults()
 }
 
 // Validate names every broken invariant of the request; nil if there is none. Errors wrap [ErrInvalid].
 func (r *GenerateRequest) Validate() error {
 	f := &faults{path: "generate_request"}
-	f.name("run", r.Run)
-	f.name("episode", r.Episode)
+	f.checkName("run", r.Run)
+	f.checkName("episode", r.Episode)
 	if len(r.Tokens) == 0 {
-		f.add("tokens", "must not be empty")
+		f.addFault("tokens", "must not be empty")
 	}
 	if i := slices.IndexFunc(r.Tokens, func(v int32) bool { return v < 0 }); i >= 0 {
-		f.add("tokens", "[%d] = %d: must not be negative", i, r.Tokens[i])
+		f.addFault("tokens", "[%d] = %d: must not be negative", i, r.Tokens[i])
 	}
 	f.atLeast("max_tokens", int64(r.MaxTokens), 1)
-	f.temperature(r.Temperature)
+	f.checkTemperature(r.Temperature)
 	f.atLeast("min_version", r.MinVersion, 0)
-	return f.err()
+	return f.joinFaults()
 }
 
 // Validate names every broken invariant of the chunk; nil if there is none. Errors wrap [ErrInvalid].
 func (g *GenerateChunk) Validate() error {
 	f := &faults{path: "generate_chunk"}
-	f.name("episode", g.Episode)
-	f.name("engine", g.Engine)
+	f.checkName("episode", g.Episode)
+	f.checkName("engine", g.Engine)
 	f.atLeast("index", int64(g.Index), 0)
 	n := len(g.Tokens)
 	if len(g.Logprobs) != n {
-		f.add("logprobs", "%d entries for %d tokens", len(g.Logprobs), n)
+		f.addFault("logprobs", "%d entries for %d tokens", len(g.Logprobs), n)
 	}
 	if len(g.Versions) != n {
-		f.add("versions", "%d entries for %d tokens", len(g.Versions), n)
+		f.addFault("versions", "%d entries for %d tokens", len(g.Versions), n)
 	}
 	if i := slices.IndexFunc(g.Tokens, func(v int32) bool { return v < 0 }); i >= 0 {
-		f.add("tokens", "[%d] = %d: must not be negative", i, g.Tokens[i])
+		f.addFault("tokens", "[%d] = %d: must not be negative", i, g.Tokens[i])
 	}
 	for i, lp := range g.Logprobs {
 		if !(lp <= logprobSlack && lp >= -math.MaxFloat32) {
-			f.add("logprobs", "[%d] = %v: must be finite and at most 0", i, lp)
+			f.addFault("logprobs", "[%d] = %v: must be finite and at most 0", i, lp)
 			break
 		}
 	}
 	if i := slices.IndexFunc(g.Versions, func(v int32) bool { return v < 0 }); i >= 0 {
-		f.add("versions", "[%d] = %d: must not be negative", i, g.Versions[i])
+		f.addFault("versions", "[%d] = %d: must not be negative", i, g.Versions[i])
 	}
 	switch {
 	case !g.Done && g.Stop != "":
-		f.add("stop", "%.40q before the call is done", string(g.Stop))
+		f.addFault("stop", "%.40q before the call is done", string(g.Stop))
 	case g.Done && g.Stop != GenerateStopToken && g.Stop != GenerateLength && g.Stop != GenerateError:
-		f.add("stop", "%.40q: not a reason to stop", string(g.Stop))
+		f.addFault("stop", "%.40q: not a reason to stop", string(g.Stop))
 	}
 	if g.Error != "" && g.Stop != GenerateError {
-		f.add("error", "set, but stop is %.40q", string(g.Stop))
+		f.addFault("error", "set, but stop is %.40q", string(g.Stop))
 	}
 	if g.Busy && !g.Retry {
-		f.add("busy", "set, but retry is not")
+		f.addFault("busy", "set, but retry is not")
 	}
-	return f.err()
+	return f.joinFaults()
 }

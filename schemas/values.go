@@ -22,7 +22,7 @@ func textValue[T ~string](c *coder, v *T) {
 		if !utf8.ValidString(s) {
 			s = strings.ToValidUTF8(s, "\uFFFD")
 		}
-		c.check(c.enc.EncodeString(s))
+		c.checkError(c.enc.EncodeString(s))
 		return
 	}
 	// The value of before is kept where it is equal, which saves the copy.
@@ -33,25 +33,25 @@ func textValue[T ~string](c *coder, v *T) {
 
 func integerValue[T ~int | ~int64](c *coder, v *T) {
 	if c.mode == writing {
-		c.check(c.enc.EncodeInt(int64(*v)))
+		c.checkError(c.enc.EncodeInt(int64(*v)))
 		return
 	}
 	n := c.readInteger(true)
 	if *v = T(n); int64(*v) != n {
-		c.fail("integer out of range")
+		c.failField("integer out of range")
 	}
 }
 
 func float64Value(c *coder, v *float64) {
 	if c.mode == writing {
-		c.check(c.enc.EncodeFloat64(*v))
+		c.checkError(c.enc.EncodeFloat64(*v))
 		return
 	}
 	*v = c.readFloat()
 }
 
 func text[T ~string](c *coder, name string, v *T, optional bool) {
-	switch c.step(name, optional, *v == "") {
+	switch c.stepField(name, optional, *v == "") {
 	case now:
 		textValue(c, v)
 	case lacking:
@@ -60,7 +60,7 @@ func text[T ~string](c *coder, name string, v *T, optional bool) {
 }
 
 func integer[T ~int | ~int64](c *coder, name string, v *T, optional bool) {
-	switch c.step(name, optional, *v == 0) {
+	switch c.stepField(name, optional, *v == 0) {
 	case now:
 		integerValue(c, v)
 	case lacking:
@@ -68,13 +68,13 @@ func integer[T ~int | ~int64](c *coder, name string, v *T, optional bool) {
 	}
 }
 
-func (c *coder) boolean(name string, v *bool, optional bool) {
-	switch turn := c.step(name, optional, !*v); {
+func (c *coder) codeBool(name string, v *bool, optional bool) {
+	switch turn := c.stepField(name, optional, !*v); {
 	case turn == lacking:
 		*v = false
 	case turn != now:
 	case c.mode == writing:
-		c.check(c.enc.EncodeBool(*v))
+		c.checkError(c.enc.EncodeBool(*v))
 	default:
 		*v = c.readBool()
 	}
@@ -82,7 +82,7 @@ func (c *coder) boolean(name string, v *bool, optional bool) {
 
 func (c *coder) float64(name string, v *float64, optional bool) {
 	// Negative zero is a value of its own on the wire, and equals 0 in Go.
-	switch c.step(name, optional, math.Float64bits(*v) == 0) {
+	switch c.stepField(name, optional, math.Float64bits(*v) == 0) {
 	case now:
 		float64Value(c, v)
 	case lacking:
@@ -92,9 +92,9 @@ func (c *coder) float64(name string, v *float64, optional bool) {
 
 func (c *coder) float32(name string, v *float32) {
 	switch {
-	case c.step(name, false, false) != now:
+	case c.stepField(name, false, false) != now:
 	case c.mode == writing:
-		c.check(c.enc.EncodeFloat32(*v))
+		c.checkError(c.enc.EncodeFloat32(*v))
 	default:
 		*v = float32(c.readFloat())
 	}
@@ -102,19 +102,19 @@ func (c *coder) float32(name string, v *float32) {
 
 func (c *coder) uint64(name string, v *uint64) {
 	switch {
-	case c.step(name, false, false) != now:
+	case c.stepField(name, false, false) != now:
 	case c.mode == writing:
-		c.check(c.enc.EncodeUint(*v))
+		c.checkError(c.enc.EncodeUint(*v))
 	default:
 		*v = uint64(c.readInteger(false))
 	}
 }
 
-func (c *coder) time(name string, v *time.Time) {
+func (c *coder) codeTime(name string, v *time.Time) {
 	switch {
-	case c.step(name, false, false) != now:
+	case c.stepField(name, false, false) != now:
 	case c.mode == writing:
-		c.check(c.enc.EncodeTime(*v))
+		c.checkError(c.enc.EncodeTime(*v))
 	default:
 		*v = c.readTime()
 	}
@@ -122,12 +122,12 @@ func (c *coder) time(name string, v *time.Time) {
 
 // list is an array, element by element. Elements are read in place, so that their memory is used again.
 func list[T any](c *coder, name string, v *[]T, optional bool, element func(i int, e *T)) {
-	switch turn := c.step(name, optional, len(*v) == 0); {
+	switch turn := c.stepField(name, optional, len(*v) == 0); {
 	case turn == lacking:
 		*v = (*v)[:0]
 	case turn != now:
 	case c.mode == writing:
-		c.check(c.enc.EncodeArrayLen(len(*v)))
+		c.checkError(c.enc.EncodeArrayLen(len(*v)))
 		for i := range *v {
 			element(i, &(*v)[i])
 		}
@@ -146,11 +146,11 @@ func list[T any](c *coder, name string, v *[]T, optional bool, element func(i in
 	}
 }
 
-func (c *coder) texts(name string, v *[]string, optional bool) {
+func (c *coder) codeTexts(name string, v *[]string, optional bool) {
 	list(c, name, v, optional, func(_ int, s *string) { textValue(c, s) })
 }
 
-func (c *coder) ints(name string, v *[]int) {
+func (c *coder) codeInts(name string, v *[]int) {
 	list(c, name, v, false, func(_ int, n *int) { integerValue(c, n) })
 }
 
@@ -159,17 +159,17 @@ func structures[T any, P interface {
 	*T
 	object
 }](c *coder, name string, v *[]T, optional bool) {
-	list(c, name, v, optional, func(i int, e *T) { c.nested(name, i, P(e)) })
+	list(c, name, v, optional, func(i int, e *T) { c.codeNested(name, i, P(e)) })
 }
 
 // mapped is a map by name. It is written in the order of its keys, so that equal messages have equal bytes.
 func mapped[V string | float64](c *coder, name string, m *map[string]V, optional bool) {
-	switch turn := c.step(name, optional, len(*m) == 0); {
+	switch turn := c.stepField(name, optional, len(*m) == 0); {
 	case turn == lacking:
 		clear(*m)
 	case turn != now:
 	case c.mode == writing:
-		c.check(c.enc.EncodeMapLen(len(*m)))
+		c.checkError(c.enc.EncodeMapLen(len(*m)))
 		keys := slices.AppendSeq(make([]string, 0, len(*m)), maps.Keys(*m))
 		slices.Sort(keys)
 		var v V
@@ -185,7 +185,7 @@ func mapped[V string | float64](c *coder, name string, m *map[string]V, optional
 		for i := 0; i < n && c.err == nil; i++ {
 			key := string(c.readText())
 			if _, twice := (*m)[key]; twice {
-				c.fail("key " + strconv.Quote(key) + " twice")
+				c.failField("key " + strconv.Quote(key) + " twice")
 			}
 			if mappedValue(c, &v); c.err != nil {
 				return
@@ -209,12 +209,12 @@ func mappedValue[V string | float64](c *coder, v *V) {
 
 // octets is bytes as they are.
 func octets[T ~[]byte](c *coder, name string, v *T, optional bool) {
-	switch turn := c.step(name, optional, len(*v) == 0); {
+	switch turn := c.stepField(name, optional, len(*v) == 0); {
 	case turn == lacking:
 		*v = (*v)[:0]
 	case turn != now:
 	case c.mode == writing:
-		c.check(c.enc.EncodeBytesLen(len(*v)))
+		c.checkError(c.enc.EncodeBytesLen(len(*v)))
 		c.out = appendBytes(c.out, *v)
 	case c.adopt:
 		if *v = slices.Clip(c.readBytes()); len(*v) == 0 {
@@ -228,19 +228,19 @@ func octets[T ~[]byte](c *coder, name string, v *T, optional bool) {
 // words is an array of four-byte values.
 func words[S ~[]T, T word](c *coder, name string, v *S) {
 	switch {
-	case c.step(name, false, false) != now:
+	case c.stepField(name, false, false) != now:
 	case c.mode == writing:
-		c.check(c.enc.EncodeBytesLen(4 * len(*v)))
+		c.checkError(c.enc.EncodeBytesLen(4 * len(*v)))
 		c.out = appendWords(c.out, []T(*v), c.little)
 	default:
 		raw := c.readBytes()
 		if len(raw)%4 != 0 {
-			c.fail("not a whole number of values")
+			c.failField("not a whole number of values")
 		}
 		switch {
 		case c.err != nil:
 		case c.adopt && c.little:
-			*v = wordsIn[T](c.align(raw))
+			*v = wordsIn[T](c.alignArray(raw))
 		default:
 			*v = readWords([]T(*v), raw, c.little)
 		}
@@ -250,7 +250,7 @@ func words[S ~[]T, T word](c *coder, name string, v *S) {
 // runLengths is an array of want values packed as runs. A struct has at most one such array; want is called only when every other field
 // has been read.
 func (c *coder) runLengths(name string, v *Runs, want int) {
-	switch turn := c.step(name, false, false); {
+	switch turn := c.stepField(name, false, false); {
 	case turn == now && c.mode == writing:
 		// The length has 32 bits and is written last: counting the runs first would read the array twice.
 		at := len(c.out)
@@ -261,7 +261,7 @@ func (c *coder) runLengths(name string, v *Runs, want int) {
 	case c.mode == finishing && c.err == nil:
 		c.field = name
 		values, fault := readRuns(*v, c.runs, want)
-		c.fail(fault)
+		c.failField(fault)
 		*v = values
 	}
 }

@@ -55,46 +55,46 @@ func newEncoder() (*encoder, error) {
 	return &encoder{zstd: enc}, nil
 }
 
-func (e *encoder) close() { _ = e.zstd.Close() } // nothing is buffered
+func (e *encoder) closeEncoder() { _ = e.zstd.Close() } // nothing is buffered
 
-// encode appends a delta of format 1.
-func (e *encoder) encode(out, base, next []byte, width int) []byte {
+// encodeBlock appends a delta of format 1.
+func (e *encoder) encodeBlock(out, base, next []byte, width int) []byte {
 	words := len(next) / width
-	e.differences(base, next, width)
+	e.listDifferences(base, next, width)
 	mode := byte(sparse)
 	if len(e.values) > words/2 {
 		mode = dense
 		e.values = e.values[:0]
 		for i := range words {
-			e.values = append(e.values, difference(base, next, i, width))
+			e.values = append(e.values, numberDifference(base, next, i, width))
 		}
 	}
 	out = binary.AppendUvarint(append(out, format, byte(width), mode), uint64(len(next)))
 	if mode == sparse {
 		out = binary.AppendUvarint(out, uint64(len(e.values)))
-		out = section(out, e.zstd, e.gaps)
+		out = appendSection(out, e.zstd, e.gaps)
 	}
 	e.plane = slices.Grow(e.plane[:0], len(e.values))[:len(e.values)]
 	for b := range width {
 		for i, v := range e.values {
 			e.plane[i] = byte(v >> (8 * b))
 		}
-		out = section(out, e.zstd, e.plane)
+		out = appendSection(out, e.zstd, e.plane)
 	}
 	return append(out, next[words*width:]...)
 }
 
-func section(out []byte, enc *zstd.Encoder, data []byte) []byte {
+func appendSection(out []byte, enc *zstd.Encoder, data []byte) []byte {
 	packed := enc.EncodeAll(data, nil)
 	return append(binary.AppendUvarint(out, uint64(len(packed))), packed...)
 }
 
-// differences lists the numbers that differ: how many equal ones come before each, and by how much it moved.
-func (e *encoder) differences(base, next []byte, width int) {
+// listDifferences lists the numbers that differ: how many equal ones come before each, and by how much it moved.
+func (e *encoder) listDifferences(base, next []byte, width int) {
 	words, prev := len(next)/width, -1
 	e.gaps, e.values = e.gaps[:0], e.values[:0]
 	see := func(i int) {
-		if d := difference(base, next, i, width); d != 0 {
+		if d := numberDifference(base, next, i, width); d != 0 {
 			e.gaps = binary.AppendUvarint(e.gaps, uint64(i-prev-1))
 			e.values = append(e.values, d)
 			prev = i
@@ -115,8 +115,8 @@ func (e *encoder) differences(base, next []byte, width int) {
 	}
 }
 
-// difference is how far number i moved, as an unsigned number that is small for a small move either way.
-func difference(base, next []byte, i, width int) uint32 {
+// numberDifference is how far number i moved, as an unsigned number that is small for a small move either way.
+func numberDifference(base, next []byte, i, width int) uint32 {
 	if width == 2 {
 		d := int16(binary.LittleEndian.Uint16(next[2*i:]) - binary.LittleEndian.Uint16(base[2*i:]))
 		return uint32(uint16(d<<1) ^ uint16(d>>15))
@@ -125,8 +125,8 @@ func difference(base, next []byte, i, width int) uint32 {
 	return uint32(d<<1) ^ uint32(d>>31)
 }
 
-// move undoes difference: it moves number i of data by d.
-func move(data []byte, i, width int, d uint32) {
+// moveNumber undoes difference: it moves number i of data by d.
+func moveNumber(data []byte, i, width int, d uint32) {
 	if width == 2 {
 		back := uint16(d>>1) ^ -uint16(d&1)
 		binary.LittleEndian.PutUint16(data[2*i:], binary.LittleEndian.Uint16(data[2*i:])+back)
@@ -146,11 +146,11 @@ func newDecoder(size int) (*zstd.Decoder, error) {
 	return dec, nil
 }
 
-// decode undoes encode. It writes to base, which it returns.
-func decode(dec *zstd.Decoder, base, encoded []byte) ([]byte, error) {
+// decodeBlock undoes encode. It writes to base, which it returns.
+func decodeBlock(dec *zstd.Decoder, base, encoded []byte) ([]byte, error) {
 	r := &reader{in: encoded, dec: dec}
-	head := r.take(3)
-	size := r.uvarint(uint64(len(base)))
+	head := r.takeBytes(3)
+	size := r.readUvarint(uint64(len(base)))
 	if r.bad || head[0] != format || head[1] != 2 && head[1] != 4 || head[2] > dense || size != len(base) {
 		return nil, fmt.Errorf("%w: header does not fit a base of %d bytes", ErrCorrupt, len(base))
 	}
@@ -160,12 +160,12 @@ func decode(dec *zstd.Decoder, base, encoded []byte) ([]byte, error) {
 
 	var gaps []byte
 	if mode == sparse {
-		count = r.uvarint(uint64(words))
-		gaps = r.section(5 * count)
+		count = r.readUvarint(uint64(words))
+		gaps = r.readSection(5 * count)
 	}
 	values := make([]uint32, 0, count)
 	for b := range width {
-		plane := r.section(count)
+		plane := r.readSection(count)
 		if len(plane) != count {
 			r.bad = true
 		}
@@ -177,7 +177,7 @@ func decode(dec *zstd.Decoder, base, encoded []byte) ([]byte, error) {
 			values[i] |= uint32(v) << (8 * b)
 		}
 	}
-	tail := r.take(size - words*width)
+	tail := r.takeBytes(size - words*width)
 	if r.bad || len(r.in) > 0 {
 		return nil, fmt.Errorf("%w: wrong length", ErrCorrupt)
 	}
@@ -186,17 +186,17 @@ func decode(dec *zstd.Decoder, base, encoded []byte) ([]byte, error) {
 	copy(next[words*width:], tail)
 	if mode == dense {
 		for i, d := range values {
-			move(next, i, width, d)
+			moveNumber(next, i, width, d)
 		}
 		return next, nil
 	}
 	at := &reader{in: gaps}
 	for i, n := -1, 0; n < count; n++ {
-		i += 1 + at.uvarint(uint64(words))
+		i += 1 + at.readUvarint(uint64(words))
 		if at.bad || i >= words {
 			return nil, fmt.Errorf("%w: position %d", ErrCorrupt, n)
 		}
-		move(next, i, width, values[n])
+		moveNumber(next, i, width, values[n])
 	}
 	if len(at.in) > 0 {
 		return nil, fmt.Errorf("%w: positions left over", ErrCorrupt)
@@ -211,7 +211,7 @@ type reader struct {
 	bad bool
 }
 
-func (r *reader) take(n int) []byte {
+func (r *reader) takeBytes(n int) []byte {
 	if r.bad || n > len(r.in) {
 		r.bad = true
 		return make([]byte, 3) // enough for the header, the only part that is looked at unasked
@@ -221,7 +221,7 @@ func (r *reader) take(n int) []byte {
 	return part
 }
 
-func (r *reader) uvarint(most uint64) int {
+func (r *reader) readUvarint(most uint64) int {
 	v, n := binary.Uvarint(r.in)
 	if r.bad || n <= 0 || v > most {
 		r.bad = true
@@ -231,9 +231,9 @@ func (r *reader) uvarint(most uint64) int {
 	return int(v)
 }
 
-// section unpacks a frame of at most most bytes.
-func (r *reader) section(most int) []byte {
-	packed := r.take(r.uvarint(uint64(len(r.in))))
+// readSection unpacks a frame of at most most bytes.
+func (r *reader) readSection(most int) []byte {
+	packed := r.takeBytes(r.readUvarint(uint64(len(r.in))))
 	if r.bad {
 		return nil
 	}

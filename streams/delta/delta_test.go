@@ -151,8 +151,8 @@ func TestADeltaOfALargeFileInOnePieceIsRefused(t *testing.T) {
 	next[blockBytes+7], next[3] = 9, 1
 	enc, err := newEncoder()
 	require.NoError(t, err)
-	defer enc.close()
-	_, err = Decode(base, enc.encode(nil, base, next, 4))
+	defer enc.closeEncoder()
+	_, err = Decode(base, enc.encodeBlock(nil, base, next, 4))
 	require.ErrorIs(t, err, ErrCorrupt)
 }
 

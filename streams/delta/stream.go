@@ -35,7 +35,7 @@ func Write(out io.Writer, base, next io.Reader, size int64, width int) error {
 	if err != nil {
 		return err
 	}
-	defer enc.close()
+	defer enc.closeEncoder()
 	block := int(max(min(size, blockBytes), 1))
 	room, encoded, head := make([]byte, 2*block), []byte(nil), []byte(nil)
 	if size > blockBytes {
@@ -51,7 +51,7 @@ func Write(out io.Writer, base, next io.Reader, size int64, width int) error {
 		if _, err := io.ReadFull(next, after); err != nil {
 			return err
 		}
-		encoded = enc.encode(encoded[:0], before, after, width)
+		encoded = enc.encodeBlock(encoded[:0], before, after, width)
 		if size > blockBytes {
 			head = binary.AppendUvarint(head, uint64(len(encoded)))
 		}
@@ -91,11 +91,11 @@ func Apply(out io.Writer, base io.Reader, size int64, encoded io.Reader) error {
 	if _, err := in.Discard(2); err != nil {
 		return err
 	}
-	whole, err := count(in, uint64(size))
+	whole, err := readCount(in, uint64(size))
 	if err != nil {
 		return err
 	}
-	block, err := count(in, mostBlock)
+	block, err := readCount(in, mostBlock)
 	if err != nil {
 		return err
 	}
@@ -112,18 +112,18 @@ func Apply(out io.Writer, base io.Reader, size int64, encoded io.Reader) error {
 	var packed []byte
 	for at := int64(0); at < size; at += block {
 		before := room[:min(block, size-at)]
-		n, err := count(in, uint64(2*len(before)+mostOverhead))
+		n, err := readCount(in, uint64(2*len(before)+mostOverhead))
 		if err != nil {
 			return err
 		}
 		packed = slices.Grow(packed[:0], int(n))[:n]
 		if _, err := io.ReadFull(in, packed); err != nil {
-			return cut(err)
+			return cutShort(err)
 		}
 		if _, err := io.ReadFull(base, before); err != nil {
 			return err
 		}
-		after, err := decode(dec, before, packed)
+		after, err := decodeBlock(dec, before, packed)
 		if err != nil {
 			return fmt.Errorf("block at %d: %w", at, err)
 		}
@@ -131,7 +131,7 @@ func Apply(out io.Writer, base io.Reader, size int64, encoded io.Reader) error {
 			return err
 		}
 	}
-	return ended(in)
+	return checkEnd(in)
 }
 
 const (
@@ -159,7 +159,7 @@ func applyBlock(out io.Writer, base io.Reader, size int64, encoded io.Reader) er
 		return err
 	}
 	defer dec.Close()
-	after, err := decode(dec, before, packed)
+	after, err := decodeBlock(dec, before, packed)
 	if err != nil {
 		return err
 	}
@@ -167,13 +167,13 @@ func applyBlock(out io.Writer, base io.Reader, size int64, encoded io.Reader) er
 	return err
 }
 
-// count reads a uvarint of at most most.
-func count(in *bufio.Reader, most uint64) (int64, error) {
+// readCount reads a uvarint of at most most.
+func readCount(in *bufio.Reader, most uint64) (int64, error) {
 	n := uint64(0)
 	for shift := 0; ; shift += 7 {
 		b, err := in.ReadByte()
 		if err != nil {
-			return 0, cut(err)
+			return 0, cutShort(err)
 		}
 		n |= uint64(b&0x7f) << shift
 		if shift > 56 || n > most {
@@ -185,16 +185,16 @@ func count(in *bufio.Reader, most uint64) (int64, error) {
 	}
 }
 
-// cut is the error of a delta that ends too early; errors of the reader are returned as they are.
-func cut(err error) error {
+// cutShort is the error of a delta that ends too early; errors of the reader are returned as they are.
+func cutShort(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("%w: cut short", ErrCorrupt)
 	}
 	return err
 }
 
-// ended says that a delta goes on after its last block.
-func ended(in *bufio.Reader) error {
+// checkEnd says that a delta goes on after its last block.
+func checkEnd(in *bufio.Reader) error {
 	switch _, err := in.ReadByte(); {
 	case errors.Is(err, io.EOF):
 		return nil

@@ -40,8 +40,8 @@ type outcome struct {
 // noEngine is the wait before the next attempt where there is no engine, or no broker.
 const noEngine = 5
 
-// attempt sends the request once and gathers in out what an engine answers.
-func (c *Client) attempt(ctx context.Context, ask *schemas.GenerateRequest, most int, out *Result) (outcome, error) {
+// attemptCall sends the request once and gathers in out what an engine answers.
+func (c *Client) attemptCall(ctx context.Context, ask *schemas.GenerateRequest, most int, out *Result) (outcome, error) {
 	replies, reply, err := c.open()
 	if err != nil {
 		return outcome{}, err
@@ -50,18 +50,18 @@ func (c *Client) attempt(ctx context.Context, ask *schemas.GenerateRequest, most
 	defer func() {
 		c.close(reply)
 		if !a.over {
-			_ = c.tell(opCancel, reply) // an engine that does not receive it samples to the end for nobody
+			_ = c.notifyAttempt(opCancel, reply) // an engine that does not receive it samples to the end for nobody
 		}
 	}()
-	if sent, end, err := a.send(); !sent {
+	if sent, end, err := a.sendRequest(); !sent {
 		a.over = true
 		return end, err
 	}
-	return a.gather(ctx)
+	return a.gatherChunk(ctx)
 }
 
-// send publishes the request. Where it was not sent, end and err say how the attempt ended.
-func (a *attempt) send() (sent bool, end outcome, err error) {
+// sendRequest publishes the request. Where it was not sent, end and err say how the attempt ended.
+func (a *attempt) sendRequest() (sent bool, end outcome, err error) {
 	data, err := schemas.Marshal(a.ask)
 	if err != nil {
 		return false, outcome{}, err
@@ -84,14 +84,14 @@ func (a *attempt) send() (sent bool, end outcome, err error) {
 	return false, outcome{}, fmt.Errorf("send a generate call: %w", err)
 }
 
-// gather takes the chunks until the last, or until the engine is silent for too long.
-func (a *attempt) gather(ctx context.Context) (outcome, error) {
+// gatherChunk takes the chunks until the last, or until the engine is silent for too long.
+func (a *attempt) gatherChunk(ctx context.Context) (outcome, error) {
 	c := a.client
 	silence := time.NewTimer(c.opts.Silence)
 	defer silence.Stop()
 	for {
 		for _, m := range a.replies.take() {
-			if end, ended, err := a.add(m); ended || err != nil {
+			if end, ended, err := a.addChunk(m); ended || err != nil {
 				return end, err
 			}
 			silence.Reset(c.opts.Silence)
@@ -99,7 +99,7 @@ func (a *attempt) gather(ctx context.Context) (outcome, error) {
 		select {
 		case <-ctx.Done():
 			for _, m := range a.replies.take() { // what came before
-				if end, ended, err := a.add(m); ended || err != nil {
+				if end, ended, err := a.addChunk(m); ended || err != nil {
 					return end, err
 				}
 			}
@@ -117,8 +117,8 @@ func (a *attempt) gather(ctx context.Context) (outcome, error) {
 	}
 }
 
-// add takes one message of the answer. ended is whether it was the last.
-func (a *attempt) add(m *nats.Msg) (end outcome, ended bool, err error) {
+// addChunk takes one message of the answer. ended is whether it was the last.
+func (a *attempt) addChunk(m *nats.Msg) (end outcome, ended bool, err error) {
 	if len(m.Data) == 0 && m.Header.Get("Status") == "503" {
 		a.over = true
 		if a.direct != "" {
@@ -126,7 +126,7 @@ func (a *attempt) add(m *nats.Msg) (end outcome, ended bool, err error) {
 		}
 		return outcome{waited: noEngine}, true, nil
 	}
-	if err := a.read(m); err != nil {
+	if err := a.readChunks(m); err != nil {
 		return outcome{counts: true, fault: err}, true, nil //nolint:nilerr // the outcome has it
 	}
 	chunk, out := &a.chunk, a.out
@@ -152,8 +152,8 @@ func (a *attempt) add(m *nats.Msg) (end outcome, ended bool, err error) {
 	return outcome{counts: !chunk.Busy, busy: chunk.Busy, fault: fault}, true, nil
 }
 
-// read decodes a chunk and checks that it is well formed, of this call, and the next.
-func (a *attempt) read(m *nats.Msg) error {
+// readChunks decodes a chunk and checks that it is well formed, of this call, and the next.
+func (a *attempt) readChunks(m *nats.Msg) error {
 	chunk := &a.chunk
 	if err := schemas.Unmarshal(m.Data, chunk); err != nil {
 		return err

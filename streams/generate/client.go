@@ -106,15 +106,15 @@ func (c *Client) Generate(ctx context.Context, req *schemas.GenerateRequest) (*R
 	var t tries
 	for {
 		had := len(out.Tokens)
-		end, err := c.attempt(ctx, &ask, req.MaxTokens, out)
+		end, err := c.attemptCall(ctx, &ask, req.MaxTokens, out)
 		if err != nil {
 			return out.before(ctx), err
 		}
 		if end.done {
-			c.remember(&ask, out.Engine)
+			c.rememberEngine(&ask, out.Engine)
 			return out, nil
 		}
-		c.leave(ask.Cache())
+		c.leaveCall(ask.Cache())
 		t.add(end, len(out.Tokens) > had)
 		if t.failures > c.opts.Retries {
 			return nil, fmt.Errorf("%w: episode %s: given up after %d engines: %w", ErrFailed, req.Episode, t.failures, t.fault)
@@ -128,7 +128,7 @@ func (c *Client) Generate(ctx context.Context, req *schemas.GenerateRequest) (*R
 		}
 		ask.Tokens = append(slices.Clip(req.Tokens), out.Tokens...)
 		ask.MaxTokens = req.MaxTokens - len(out.Tokens)
-		if err := c.pause(ctx, t.doublings(end), t.longest()); err != nil {
+		if err := c.pauseRetry(ctx, t.doublings(end), t.longest()); err != nil {
 			return out.before(ctx), err
 		}
 	}
@@ -176,8 +176,8 @@ func (t *tries) longest() time.Duration {
 // Forget tells every engine that the episode will not call again. Call it when an episode ends, unless its last
 // request said so.
 func (c *Client) Forget(episode string) error {
-	c.leave(episode)
-	return c.tell(opForget, episode)
+	c.leaveCall(episode)
+	return c.notifyAttempt(opForget, episode)
 }
 
 // finished says whether tokens already are all that the request asked for.
@@ -194,7 +194,7 @@ func (c *Client) isClosed() bool {
 	return c.closed
 }
 
-func (c *Client) tell(op, data string) error {
+func (c *Client) notifyAttempt(op, data string) error {
 	m := nats.NewMsg(controlSubject(c.run.GenerateSubject()))
 	m.Header.Set(headerOp, op)
 	m.Data = []byte(data)
@@ -210,14 +210,14 @@ func (c *Client) engineOf(episode string) string {
 	return c.engines[episode]
 }
 
-func (c *Client) leave(episode string) {
+func (c *Client) leaveCall(episode string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.engines, episode)
 }
 
-// remember sends the episode's next call to the same engine.
-func (c *Client) remember(req *schemas.GenerateRequest, engine string) {
+// rememberEngine sends the episode's next call to the same engine.
+func (c *Client) rememberEngine(req *schemas.GenerateRequest, engine string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if req.Last {
@@ -250,9 +250,9 @@ func (c *Client) ending() bool {
 	}
 }
 
-// pause waits before another try: pauseMin doubled n-1 times, at most longest, with jitter so that callers part. n = 0
+// pauseRetry waits before another try: pauseMin doubled n-1 times, at most longest, with jitter so that callers part. n = 0
 // does not wait. The caller's stopping ends it.
-func (c *Client) pause(ctx context.Context, n int, longest time.Duration) error {
+func (c *Client) pauseRetry(ctx context.Context, n int, longest time.Duration) error {
 	if n <= 0 {
 		return nil
 	}

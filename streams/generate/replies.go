@@ -19,7 +19,7 @@ func (c *Client) open() (r *replies, reply string, err error) {
 		return nil, "", fmt.Errorf("generate call: %w", streams.ErrClosed)
 	}
 	if c.sub == nil {
-		sub, err := c.run.NATS().Subscribe(c.prefix+"*", c.receive)
+		sub, err := c.run.NATS().Subscribe(c.prefix+"*", c.receiveChunk)
 		if err != nil {
 			return nil, "", fmt.Errorf("subscribe to replies: %w", err)
 		}
@@ -32,7 +32,7 @@ func (c *Client) open() (r *replies, reply string, err error) {
 	return r, c.prefix + token, nil
 }
 
-func (c *Client) receive(m *nats.Msg) {
+func (c *Client) receiveChunk(m *nats.Msg) {
 	token := strings.TrimPrefix(m.Subject, c.prefix)
 	c.mu.Lock()
 	r := c.calls[token]

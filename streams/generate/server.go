@@ -79,14 +79,14 @@ func Serve(ctx context.Context, run Run, engine string, h Handler, opts ...Optio
 		opt(s)
 	}
 	s.slots = make(chan struct{}, s.maxCalls)
-	return s.serve(ctx)
+	return s.serveCall(ctx)
 }
 
-func (s *server) serve(ctx context.Context) error {
+func (s *server) serveCall(ctx context.Context) error {
 	// One channel for all three subscriptions keeps a caller's cancel behind its request.
 	in := make(chan *nats.Msg, maxQueued)
-	subs, err := s.subscribe(in)
-	defer s.leave(subs, in)
+	subs, err := s.subscribeCalls(in)
+	defer s.leaveCall(subs, in)
 	if err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func (s *server) serve(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case m := <-in:
-			s.receive(calls, m)
+			s.receiveCall(calls, m)
 		case now := <-tick.C:
 			s.keepCallsAlive(now)
 			for _, sub := range subs {
@@ -113,7 +113,7 @@ func (s *server) serve(ctx context.Context) error {
 	}
 }
 
-func (s *server) subscribe(in chan *nats.Msg) ([]*nats.Subscription, error) {
+func (s *server) subscribeCalls(in chan *nats.Msg) ([]*nats.Subscription, error) {
 	var subs []*nats.Subscription
 	subject := s.run.GenerateSubject()
 	for _, at := range []struct{ subject, queue string }{
@@ -130,9 +130,9 @@ func (s *server) subscribe(in chan *nats.Msg) ([]*nats.Subscription, error) {
 	return subs, nil
 }
 
-// leave ends the subscriptions and sends the calls that still came to other engines: without an answer a caller would wait for as
+// leaveCall ends the subscriptions and sends the calls that still came to other engines: without an answer a caller would wait for as
 // long as its Silence.
-func (s *server) leave(subs []*nats.Subscription, in chan *nats.Msg) {
+func (s *server) leaveCall(subs []*nats.Subscription, in chan *nats.Msg) {
 	for _, sub := range subs {
 		// Unlike Unsubscribe, Drain still takes what the broker had sent. It fails only when the connection is gone.
 		_ = sub.Drain()
@@ -145,7 +145,7 @@ func (s *server) leave(subs []*nats.Subscription, in chan *nats.Msg) {
 		case m := <-in:
 			if m.Reply != "" {
 				c := &serverCall{server: s, reply: m.Reply, episode: unknownEpisode}
-				c.fail(errors.New("the engine stops"), true)
+				c.failCall(errors.New("the engine stops"), true)
 			}
 		default:
 			return
@@ -153,7 +153,7 @@ func (s *server) leave(subs []*nats.Subscription, in chan *nats.Msg) {
 	}
 }
 
-func (s *server) receive(ctx context.Context, m *nats.Msg) {
+func (s *server) receiveCall(ctx context.Context, m *nats.Msg) {
 	switch m.Header.Get(headerOp) {
 	case opCancel:
 		s.mu.Lock()
@@ -171,12 +171,12 @@ func (s *server) receive(ctx context.Context, m *nats.Msg) {
 			s.run.Log().Warn("generate call without a reply subject dropped", "engine", s.engine)
 			return
 		}
-		s.begin(ctx, m)
+		s.beginCall(ctx, m)
 	}
 }
 
-// begin starts a call, or refuses it where its request is bad or too many calls wait.
-func (s *server) begin(ctx context.Context, m *nats.Msg) {
+// beginCall starts a call, or refuses it where its request is bad or too many calls wait.
+func (s *server) beginCall(ctx context.Context, m *nats.Msg) {
 	c := &serverCall{server: s, reply: m.Reply, episode: unknownEpisode, last: time.Now()}
 	name := cmp.Or(m.Header.Get(headerCall), m.Reply)
 	req, err := s.request(m)
@@ -184,13 +184,13 @@ func (s *server) begin(ctx context.Context, m *nats.Msg) {
 		c.episode = req.Episode
 	}
 	if err != nil {
-		c.fail(err, false)
+		c.failCall(err, false)
 		return
 	}
 	ctx, c.cancel = context.WithCancel(ctx)
-	if refusal := s.enter(name, c); refusal != nil {
+	if refusal := s.enterCall(name, c); refusal != nil {
 		c.cancel()
-		c.end(refusal)
+		c.endCall(refusal)
 		return
 	}
 	s.wg.Go(func() {
@@ -200,7 +200,7 @@ func (s *server) begin(ctx context.Context, m *nats.Msg) {
 			s.mu.Unlock()
 			c.cancel()
 		}()
-		c.serve(ctx, req)
+		c.serveRequest(ctx, req)
 	})
 }
 
@@ -222,8 +222,8 @@ func (s *server) request(m *nats.Msg) (*schemas.GenerateRequest, error) {
 	return req, nil
 }
 
-// enter adds a call under its name, or says why not.
-func (s *server) enter(name string, c *serverCall) (refusal *schemas.GenerateChunk) {
+// enterCall adds a call under its name, or says why not.
+func (s *server) enterCall(name string, c *serverCall) (refusal *schemas.GenerateChunk) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.calls[name] != nil {
@@ -263,31 +263,31 @@ type serverCall struct {
 	buf   []byte
 }
 
-func (c *serverCall) serve(ctx context.Context, req *schemas.GenerateRequest) {
+func (c *serverCall) serveRequest(ctx context.Context, req *schemas.GenerateRequest) {
 	select {
 	case c.server.slots <- struct{}{}:
 		defer func() { <-c.server.slots }()
 	case <-ctx.Done():
-		c.fail(context.Cause(ctx), true)
+		c.failCall(context.Cause(ctx), true)
 		return
 	}
 	err := c.server.handle(ctx, req, func(chunk *schemas.GenerateChunk) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		return c.send(chunk)
+		return c.sendChunk(chunk)
 	})
 	switch {
 	case err == nil:
-		c.fail(errors.New("the engine ended the call without its last chunk"), false)
+		c.failCall(errors.New("the engine ended the call without its last chunk"), false)
 	case ctx.Err() != nil || errors.Is(err, ErrElsewhere):
-		c.fail(err, true)
+		c.failCall(err, true)
 	default:
-		c.fail(err, false)
+		c.failCall(err, false)
 	}
 }
 
-func (c *serverCall) send(chunk *schemas.GenerateChunk) error {
+func (c *serverCall) sendChunk(chunk *schemas.GenerateChunk) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.done {
@@ -312,15 +312,15 @@ func (c *serverCall) send(chunk *schemas.GenerateChunk) error {
 	return nil
 }
 
-// fail ends the call with an error, unless it has ended.
-func (c *serverCall) fail(err error, retry bool) {
-	c.end(&schemas.GenerateChunk{Error: err.Error(), Retry: retry})
+// failCall ends the call with an error, unless it has ended.
+func (c *serverCall) failCall(err error, retry bool) {
+	c.endCall(&schemas.GenerateChunk{Error: err.Error(), Retry: retry})
 }
 
-// end ends the call with the chunk of an error, unless it has ended.
-func (c *serverCall) end(chunk *schemas.GenerateChunk) {
+// endCall ends the call with the chunk of an error, unless it has ended.
+func (c *serverCall) endCall(chunk *schemas.GenerateChunk) {
 	chunk.Done, chunk.Stop = true, schemas.GenerateError
-	err := c.send(chunk)
+	err := c.sendChunk(chunk)
 	if err != nil && !errors.Is(err, streams.ErrClosed) {
 		c.server.run.Log().Warn("could not end a generate call", "engine", c.server.engine, "episode", c.episode, "err", err)
 	}
@@ -334,6 +334,6 @@ func (c *serverCall) keepAlive(now time.Time) {
 	silent := !c.done && now.Sub(c.last) >= c.server.keepAlive
 	c.mu.Unlock()
 	if silent {
-		_ = c.send(new(schemas.GenerateChunk)) // the next tick tries again
+		_ = c.sendChunk(new(schemas.GenerateChunk)) // the next tick tries again
 	}
 }

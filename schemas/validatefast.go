@@ -9,9 +9,9 @@ import (
 // Every trajectory is checked twice on its way, and nearly every trajectory is sound. So the first check does not go token by token:
 // it compares memory, and reads eight bytes at a time.
 
-// consistent is whether mask, log-probabilities and versions, which are equally long, agree at every token. It goes from one run of
+// checkConsistent is whether mask, log-probabilities and versions, which are equally long, agree at every token. It goes from one run of
 // equal mask to the next.
-func (s *Segment) consistent() bool {
+func (s *Segment) checkConsistent() bool {
 	for at := 0; at < len(s.ActionMask); {
 		m, end := s.ActionMask[at], len(s.ActionMask)
 		if m > 1 {
