@@ -39,9 +39,10 @@ trainer/stats: schemas
 trainer/admission: schemas
 trainer/selection: schemas trainer/stats
 trainer/branch: schemas internal/check
-gpu: schemas gpu
+gpu: schemas gpu internal/child
 internal: schemas internal
 internal/check:
+internal/child:
 internal/turns:
 internal/openai: gpu/hf/chat
 internal/fakeserver: schemas gpu internal

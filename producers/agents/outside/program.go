@@ -9,8 +9,10 @@ import (
 	"os"
 	"os/exec"
 	"sync"
+	"syscall"
 	"time"
 
+	"github.com/weir-rl/weir/internal/child"
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/producers/gateway"
 	"github.com/weir-rl/weir/producers/sandbox"
@@ -32,22 +34,29 @@ const mostStderr = 4 << 10
 // plain starts the program as a child of this process, waits for it, and returns what it wrote. It ends with ctx, and all that it started with it. An [exitError] says
 // that it failed; any other error is the machinery's.
 func (p program) plain(ctx context.Context) (string, error) {
-	stdout, stderr := &head{most: p.most}, &tail{most: mostStderr}
-	cmd := exec.CommandContext(ctx, p.argv[0], p.argv[1:]...)
+	stdout, stderr := child.NewHead(p.most), child.NewTail(mostStderr)
+	cmd := exec.Command(p.argv[0], p.argv[1:]...) //nolint:noctx // it is killed with all that it started when ctx is done
 	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = p.how.Dir, append(ownFew(), p.env...), bytes.NewReader(p.stdin), stdout, stderr
 	cmd.WaitDelay = 5 * time.Second // something that it left behind may hold its output open
-	asGroup(cmd)
-	err := cmd.Run()
-	var exit *exec.ExitError
-	switch {
+	process, err := child.Start(cmd, syscall.SIGKILL)
+	if err != nil {
+		return "", fmt.Errorf("%w: start the agent's program: %w", producers.ErrUnavailable, err)
+	}
+	select {
+	case <-process.Done():
+	case <-ctx.Done():
+		process.Kill()
+	}
+	err = process.Err()
+	switch _, failed := errors.AsType[*exec.ExitError](err); {
 	case ctx.Err() != nil:
 		return "", context.Cause(ctx)
-	case errors.As(err, &exit):
-		return "", &exitError{exit.ExitCode(), stderr.String()}
+	case failed:
+		return "", &exitError{process.ExitCode(), string(stderr.Bytes())}
 	case err != nil && !errors.Is(err, exec.ErrWaitDelay):
 		return "", fmt.Errorf("%w: start the agent's program: %w", producers.ErrUnavailable, err)
 	}
-	return stdout.String(), nil
+	return string(stdout.Bytes()), nil
 }
 
 // gatewayPort is where a program with a network of its own reaches the gateway.
@@ -77,7 +86,7 @@ func (p program) confined(ctx context.Context, spaces *workspace.Manager, server
 	if process.Listener != nil {
 		defer server.Serve(process.Listener)()
 	}
-	stdout, stderr := &head{most: p.most}, &tail{most: mostStderr}
+	stdout, stderr := child.NewHead(p.most), child.NewTail(mostStderr)
 	var streams sync.WaitGroup
 	streams.Go(func() {
 		_, _ = process.Stdin.Write(p.stdin) // a program need not read it
@@ -102,39 +111,10 @@ func (p program) confined(ctx context.Context, spaces *workspace.Manager, server
 	case exit.Why != "":
 		return "", &exitError{exit.Code, "the sandbox was ended by its limit of " + exit.Why}
 	case exit.Code != 0:
-		return "", &exitError{exit.Code, stderr.String()}
+		return "", &exitError{exit.Code, string(stderr.Bytes())}
 	}
-	return stdout.String(), nil
+	return string(stdout.Bytes()), nil
 }
-
-// head keeps the beginning of what is written to it.
-type head struct {
-	kept []byte
-	most int
-}
-
-// Write takes everything and keeps what has room.
-func (h *head) Write(p []byte) (int, error) {
-	h.kept = append(h.kept, p[:min(len(p), h.most-len(h.kept))]...)
-	return len(p), nil
-}
-
-func (h *head) String() string { return string(h.kept) }
-
-// tail keeps the end of what is written to it.
-type tail struct {
-	kept []byte
-	most int
-}
-
-// Write keeps the last bytes.
-func (t *tail) Write(p []byte) (int, error) {
-	t.kept = append(t.kept, p[max(0, len(p)-t.most):]...)
-	t.kept = t.kept[max(0, len(t.kept)-t.most):]
-	return len(p), nil
-}
-
-func (t *tail) String() string { return string(t.kept) }
 
 // ownFew are the variables of this process that a program needs to start; no secret is among them.
 func ownFew() []string {

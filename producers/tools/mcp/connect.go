@@ -7,15 +7,17 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"os/exec"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/weir-rl/weir/internal/child"
 	"github.com/weir-rl/weir/producers/remote"
-	"github.com/weir-rl/weir/producers/tools"
 )
 
 // connection is a session with the server.
@@ -86,26 +88,36 @@ func (s *Server) transport(ctx context.Context) (transport sdk.Transport, end fu
 		return s.confined(ctx)
 	}
 	said := newComplaints()
-	cmd := exec.Command(c.Command[0], c.Command[1:]...)
-	cmd.Dir, cmd.Env, cmd.Stderr, cmd.SysProcAttr, cmd.WaitDelay = c.Dir, append(values(few), values(c.Env)...), said, ownGroup(), time.Second
-	in, err := cmd.StdinPipe()
+	cmd := exec.Command(c.Command[0], c.Command[1:]...) //nolint:noctx // it outlives the call that starts it
+	cmd.Dir, cmd.Env, cmd.Stderr, cmd.WaitDelay = c.Dir, append(values(few), values(c.Env)...), said, time.Second
+	process, in, out, err := startPiped(cmd)
 	if err != nil {
-		return nil, nil, nil, err
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	if err := cmd.Start(); err != nil {
 		return nil, nil, nil, fmt.Errorf("start the server: %w", err)
 	}
-	var once sync.Once
 	return &sdk.IOTransport{Reader: out, Writer: in, MaxLineLength: c.MaxMessageBytes}, func() {
-		once.Do(func() {
-			killGroup(cmd)
-			_ = cmd.Wait() // it was killed
-		})
+		process.Kill()
+		_, _ = in.Close(), out.Close() // the session may have closed them
 	}, said.String, nil
+}
+
+// startPiped starts a program, and returns its standard input and output. Unlike the pipes of exec.Cmd, they stay open when the program
+// ends, so that its last message can be read.
+func startPiped(cmd *exec.Cmd) (p *child.Process, stdin, stdout *os.File, err error) {
+	theirIn, stdin, err := os.Pipe()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	stdout, theirOut, err := os.Pipe()
+	if err != nil {
+		return nil, nil, nil, errors.Join(err, theirIn.Close(), stdin.Close())
+	}
+	cmd.Stdin, cmd.Stdout = theirIn, theirOut
+	p, err = child.Start(cmd, syscall.SIGKILL)
+	_, _ = theirIn.Close(), theirOut.Close() // the program has its own
+	if err != nil {
+		return nil, nil, nil, errors.Join(err, stdin.Close(), stdout.Close())
+	}
+	return p, stdin, stdout, nil
 }
 
 // confined starts the program in a sandbox of its own.
@@ -159,14 +171,14 @@ func (b *bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 func (b *bearer) CloseIdleConnections() { b.base.CloseIdleConnections() }
 
 // complaints are the beginning of what a program writes to its standard error.
-type complaints struct{ *tools.Beginning }
+type complaints struct{ *child.Head }
 
-func newComplaints() complaints { return complaints{tools.NewBeginning(1000)} }
+func newComplaints() complaints { return complaints{child.NewHead(1000)} }
 
 // String is what was said, as an addition to an error.
 func (c complaints) String() string {
-	if text := c.Bytes(); len(text) > 0 {
-		return fmt.Sprintf(" (the server said: %s)", strings.Join(strings.Fields(string(text)), " "))
+	if text := c.Text(); text != "" {
+		return fmt.Sprintf(" (the server said: %s)", strings.Join(strings.Fields(text), " "))
 	}
 	return ""
 }

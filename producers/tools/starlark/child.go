@@ -24,12 +24,12 @@ const (
 // An init, and no function that main or a TestMain would have to call: whatever links the package can start workers of itself.
 func init() {
 	if len(os.Args) == 2 && os.Args[0] == childName {
-		os.Exit(child(os.Args[1]))
+		os.Exit(runWorker(os.Args[1]))
 	}
 }
 
-// child is the whole of a worker: memory is its bound in bytes. It returns its exit status.
-func child(memory string) int {
+// runWorker is the whole of a worker: memory is its bound in bytes. It returns its exit status.
+func runWorker(memory string) int {
 	bound, err := strconv.ParseInt(memory, 10, 64)
 	if err == nil {
 		err = limit(bound)

@@ -308,7 +308,7 @@ func TestConfigReportsEveryFault(t *testing.T) {
 		require.ErrorContains(t, err, key+":")
 	}
 	_, err = Type().Open(t.Context(), tools.Opening{Name: "mine", Config: &Config{}})
-	require.ErrorContains(t, err, "tool mine: steps: 0")
+	require.ErrorContains(t, err, "steps: 0")
 	made, err := Type().Open(t.Context(), tools.Opening{Name: "mine", Config: Type().Config()})
 	require.NoError(t, err)
 	require.Equal(t, Name, made.Spec().Name)

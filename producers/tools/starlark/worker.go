@@ -1,18 +1,17 @@
 package starlark
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
-	"os/exec"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
-	"github.com/weir-rl/weir/producers/tools"
+	"github.com/weir-rl/weir/internal/child"
 )
 
 // killDelay is how long what a killed worker complained of may take to arrive.
@@ -20,7 +19,7 @@ const killDelay = 5 * time.Second
 
 // worker is a process that runs cells, as the host sees it.
 type worker struct {
-	cmd        *exec.Cmd
+	process    *child.Process
 	conn       net.Conn
 	complaints complaints
 	writing    sync.Mutex
@@ -35,32 +34,30 @@ type worker struct {
 	// crowd is how many cells ran when it ended.
 	crowd int
 
-	// ended is closed when the process has; status and signal are then how.
-	ended          chan struct{}
-	status, signal int
+	// ended is closed when the process has, and its slot is free.
+	ended chan struct{}
 }
 
 // start starts a worker; ended is called once it is no more.
 func start(memory int64, ended func()) (*worker, error) {
 	said := newComplaints()
-	cmd, conn, err := spawn(memory, said)
+	process, conn, err := spawnWorker(memory, said)
 	if err != nil {
 		return nil, err
 	}
-	w := &worker{cmd: cmd, conn: conn, complaints: said, waiting: map[string]chan reply{}, ended: make(chan struct{})}
+	w := &worker{process: process, conn: conn, complaints: said, waiting: map[string]chan reply{}, ended: make(chan struct{})}
 	go func() {
 		if w.read() {
-			timer := time.AfterFunc(killDelay, func() { _ = cmd.Process.Kill() })
+			timer := time.AfterFunc(killDelay, func() { process.Signal(syscall.SIGKILL) })
 			defer timer.Stop() // the process ends with its socket
 		} else {
-			_ = cmd.Process.Kill() // what does not keep to the protocol is of no use
+			process.Signal(syscall.SIGKILL) // what does not keep to the protocol is of no use
 		}
 		w.mu.Lock()
 		w.crowd = len(w.waiting)
 		w.mu.Unlock()
 		_ = conn.Close()
-		_ = cmd.Wait()
-		w.status, w.signal = cmd.ProcessState.ExitCode(), signalled(cmd.ProcessState)
+		<-process.Done()
 		close(w.ended)
 		ended()
 	}()
@@ -108,7 +105,7 @@ func (w *worker) kill() {
 	w.mu.Lock()
 	w.sacrificed = true
 	w.mu.Unlock()
-	_ = w.cmd.Process.Kill()
+	w.process.Signal(syscall.SIGKILL)
 	_ = w.conn.Close()
 	<-w.ended
 }
@@ -188,28 +185,28 @@ func (w *worker) run(ctx context.Context, session string, c cell, limit time.Dur
 // how says how the worker ended, of which the caller knows.
 func (w *worker) how() string {
 	switch complaint := w.complaints.String(); {
-	case w.signal != 0:
-		return fmt.Sprintf("was ended by signal %d", w.signal)
+	case w.process.KilledBy() != 0:
+		return fmt.Sprintf("was ended by signal %d", int(w.process.KilledBy()))
 	case complaint != "":
 		return "ended: " + complaint
 	default:
-		return fmt.Sprintf("ended with status %d", w.status)
+		return fmt.Sprintf("ended with status %d", w.process.ExitCode())
 	}
 }
 
 // starved says that the worker ended for want of memory.
 func (w *worker) starved() bool {
-	return w.status == exitMemory || strings.Contains(w.complaints.String(), "out of memory") ||
+	return w.process.ExitCode() == exitMemory || strings.Contains(w.complaints.String(), "out of memory") ||
 		strings.Contains(w.complaints.String(), "cannot allocate memory")
 }
 
 // complaints are the beginning of what a worker writes to its standard error, which says why it ends.
-type complaints struct{ *tools.Beginning }
+type complaints struct{ *child.Head }
 
-func newComplaints() complaints { return complaints{tools.NewBeginning(2048)} }
+func newComplaints() complaints { return complaints{child.NewHead(2048)} }
 
 // String is the first line that says something.
 func (c complaints) String() string {
-	line, _, _ := bytes.Cut(c.Bytes(), []byte("\n"))
-	return string(line)
+	line, _, _ := strings.Cut(c.Text(), "\n")
+	return line
 }

@@ -22,7 +22,7 @@ import (
 // pidOf is the process that an episode's cells run in, of which none runs.
 func pidOf(t *testing.T, tool *Tool, episode string) int {
 	t.Helper()
-	return workerOf(t, tool, episode).cmd.Process.Pid
+	return workerOf(t, tool, episode).process.PID()
 }
 
 // gonePID waits until there is no such process.
@@ -61,7 +61,7 @@ func TestAWorkerThatIsKilledCostsTheVariables(t *testing.T) {
 	open(t, tool, "e")
 	run(t, tool, "e", "x = 1")
 	w := workerOf(t, tool, "e")
-	pid := w.cmd.Process.Pid
+	pid := w.process.PID()
 	var o producers.Observation
 	var err error
 	var running sync.WaitGroup
@@ -91,7 +91,7 @@ func TestACellThatOutlastsItsCallIsEnded(t *testing.T) {
 	open(t, tool, "e")
 	run(t, tool, "e", "x = 1")
 	w := workerOf(t, tool, "e")
-	pid := w.cmd.Process.Pid
+	pid := w.process.PID()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	var err error
 	var running sync.WaitGroup

@@ -1,8 +1,0 @@
-package mcp
-
-import "syscall"
-
-// ownGroup puts a process into a group of its own, which a terminal's interrupt does not reach. It dies with its parent.
-func ownGroup() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-}
