@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,6 +16,7 @@ import (
 	"time"
 
 	"github.com/weir-rl/weir/consumers"
+	"github.com/weir-rl/weir/internal/child"
 )
 
 // process is a server that the Pool starts. Its keeper alone starts and stops it.
@@ -31,9 +31,7 @@ type process struct {
 	known map[string]bool
 
 	mu    sync.Mutex
-	child *exec.Cmd
-	gone  chan struct{} // closed when child has been waited for; nil before the first start
-	err   error         // how it ended
+	child *child.Process // nil before the first start
 }
 
 // stopGrace is how long a server may take to end when it is asked to.
@@ -70,33 +68,16 @@ func (p *process) startServer(ctx context.Context, dir string) (url string, err 
 		c.Env = append(c.Env, "CUDA_VISIBLE_DEVICES="+strings.ReplaceAll(p.devices, "+", ","))
 	}
 	c.Stdout, c.Stderr = out, out
-	c.SysProcAttr = ownGroup()
-	gone, began := make(chan struct{}), make(chan error, 1)
-	go func() {
-		// The server is told when the thread that started it ends: the thread stays for as long as the server.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := c.Start()
-		if err == nil {
-			p.mu.Lock()
-			p.child, p.gone, p.err = c, gone, nil
-			p.mu.Unlock()
-		}
-		began <- err
-		if err != nil {
-			return
-		}
-		err = c.Wait()
-		_ = out.Close() // the server has written what it had to
-		p.mu.Lock()
-		p.err = err
-		p.mu.Unlock()
-		close(gone)
-	}()
-	if err := <-began; err != nil {
-		return "", errors.Join(fmt.Errorf("start %s: %w; name the command by inference.server.command", args[0], err), out.Close())
+	// Asked to end by SIGTERM, a server ends its workers, which may be in groups of their own.
+	started, err := child.Start(c, syscall.SIGTERM)
+	_ = out.Close() // the server has a descriptor of its own
+	if err != nil {
+		return "", fmt.Errorf("start %s: %w; name the command by inference.server.command", args[0], err)
 	}
-	p.log.Info("started an inference server", "command", p.hideKeys(args), "pid", c.Process.Pid, "log", p.logName())
+	p.mu.Lock()
+	p.child = started
+	p.mu.Unlock()
+	p.log.Info("started an inference server", "command", p.hideKeys(args), "pid", started.PID(), "log", p.logName())
 	return "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), nil
 }
 
@@ -121,11 +102,19 @@ func freePort(ctx context.Context) (int, error) {
 	return port, l.Close()
 }
 
-// endedChannel is closed when the process of now has ended; nil where none was started.
-func (p *process) endedChannel() <-chan struct{} {
+// currentChild is the process of now; nil before the first start.
+func (p *process) currentChild() *child.Process {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.gone
+	return p.child
+}
+
+// endedChannel is closed when the process of now has ended; nil where none was started.
+func (p *process) endedChannel() <-chan struct{} {
+	if now := p.currentChild(); now != nil {
+		return now.Done()
+	}
+	return nil
 }
 
 // isRunning reports whether there is a process.
@@ -144,11 +133,8 @@ func (p *process) isRunning() bool {
 
 // exitFault is how the process ended, with the end of its log.
 func (p *process) exitFault() error {
-	p.mu.Lock()
-	err := p.err
-	p.mu.Unlock()
 	how := "with status 0"
-	if err != nil {
+	if err := p.currentChild().Err(); err != nil {
 		how = err.Error()
 	}
 	return fmt.Errorf("%w: %s; its log, %s, ends: %s", errEnded, how, p.logName(), p.logTail())
@@ -174,16 +160,13 @@ func (p *process) stopServer() {
 	if !p.isRunning() {
 		return
 	}
-	p.mu.Lock()
-	child, gone := p.child, p.gone
-	p.mu.Unlock()
-	endGroup(child, syscall.SIGTERM)
+	now := p.currentChild()
+	now.Signal(syscall.SIGTERM)
 	timer := time.NewTimer(stopGrace)
 	defer timer.Stop()
 	select {
-	case <-gone:
+	case <-now.Done():
 	case <-timer.C:
+		now.Kill()
 	}
-	endGroup(child, syscall.SIGKILL) // workers that the server has left behind too
-	<-gone
 }

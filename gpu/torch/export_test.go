@@ -20,7 +20,7 @@ func (g *group) pids() []int {
 	var out []int
 	for _, r := range g.ranks {
 		if r.process != nil {
-			out = append(out, r.process.pid)
+			out = append(out, r.process.PID())
 		}
 	}
 	return out

@@ -92,11 +92,11 @@ func (g *group) startRanks(ctx context.Context, threads int, as role, shape map[
 		network = g.cfg.Interface
 	}
 	for i := range g.cfg.machineRanks() {
-		p, err := spawnProcess(python, processTitle(as, i, n), rankEnvironment(threads, network), &tail{})
+		p, err := spawnProcess(python, processTitle(as, i, n), rankEnvironment(threads, network))
 		if err != nil {
 			return err
 		}
-		g.addRank(newRank(i, p.conn, p, fmt.Sprintf("pid %d", p.pid)), program)
+		g.addRank(newRank(i, p.conn, p, fmt.Sprintf("pid %d", p.PID())), program)
 	}
 	if err := g.borrowRanks(ctx, threads, as, program); err != nil {
 		return err
@@ -347,11 +347,11 @@ func (g *group) loseRank(r *rank, err error) {
 	timer := time.NewTimer(killDelay)
 	defer timer.Stop()
 	select {
-	case <-r.process.exited:
-		g.failGroup(fmt.Errorf("%s %s%s%s", r, r.process.how, at, quoteOutput(r.process.output.String())))
+	case <-r.process.Done():
+		g.failGroup(fmt.Errorf("%s %s%s%s", r, r.process.howEnded(), at, quoteOutput(r.process.output.Lines())))
 	case <-g.dead:
 	case <-timer.C:
-		g.failGroup(fmt.Errorf("%s closed its connection%s: %w%s", r, at, err, quoteOutput(r.process.output.String())))
+		g.failGroup(fmt.Errorf("%s closed its connection%s: %w%s", r, at, err, quoteOutput(r.process.output.Lines())))
 	}
 }
 

@@ -88,18 +88,18 @@ func (s Serving) lendRank(ctx context.Context, conn *tls.Conn, python string) er
 	if err := readWords(conn, &ask); err != nil {
 		return fmt.Errorf("read what is asked for: %w", err)
 	}
-	p, err := spawnProcess(python, ask.Title, rankEnvironment(max(1, ask.Threads), s.Interface), &tail{})
+	p, err := spawnProcess(python, ask.Title, rankEnvironment(max(1, ask.Threads), s.Interface))
 	if err != nil {
 		return errors.Join(err, writeWords(conn, granted{Error: err.Error()}))
 	}
 	defer p.killAndWait()
-	if err := writeWords(conn, granted{PID: p.pid}); err != nil {
+	if err := writeWords(conn, granted{PID: p.PID()}); err != nil {
 		return err
 	}
 	if err := conn.SetDeadline(time.Time{}); err != nil {
 		return err
 	}
-	s.Log.Info("a rank is lent", "trainer", conn.RemoteAddr().String(), "rank", ask.Title, "pid", p.pid)
+	s.Log.Info("a rank is lent", "trainer", conn.RemoteAddr().String(), "rank", ask.Title, "pid", p.PID())
 	over := make(chan error, 2)
 	go func() { over <- passBytes(p.conn, conn) }()
 	go func() { over <- passBytes(conn, p.conn) }()
@@ -107,7 +107,7 @@ func (s Serving) lendRank(ctx context.Context, conn *tls.Conn, python string) er
 	_ = conn.Close()
 	p.killAndWait()
 	other := <-over // it ends because the first direction did
-	s.Log.Info("a rank has ended", "rank", ask.Title, "other_direction", other, "pid", p.pid, "how", p.how, "printed", p.output.String())
+	s.Log.Info("a rank has ended", "rank", ask.Title, "other_direction", other, "pid", p.PID(), "how", p.howEnded(), "printed", p.output.Lines())
 	return err
 }
 

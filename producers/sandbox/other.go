@@ -39,9 +39,6 @@ func (*seat) startProcess(_ *launch, _ map[string][]byte, free func()) (*Process
 	return nil, errNoSystem
 }
 
-// SocketPair is a pair of connected stream sockets, of which the file is to be handed to a program.
-func SocketPair() (*net.UnixConn, *os.File, error) { return nil, nil, errNoSystem }
-
 // Send writes all of data to a socket, with descriptors for the program at its other end beside the first byte.
 func Send(*net.UnixConn, []byte, ...*os.File) error { return errNoSystem }
 

@@ -175,7 +175,7 @@ func TestAKeeperThatIsKilledTakesItsSandboxesAlong(t *testing.T) {
 		require.NoError(t, err)
 		all = append(all, process)
 	}
-	require.NoError(t, p.seat.cmd.Process.Kill())
+	p.seat.keeper.Kill()
 	for _, process := range all {
 		exit, err := process.Wait(guard(t))
 		require.NoError(t, err)

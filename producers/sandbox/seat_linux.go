@@ -13,12 +13,14 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/weir-rl/weir/internal/child"
 )
 
 // seat is the pool's side of a keeper.
 type seat struct {
 	link   link
-	cmd    *exec.Cmd
+	keeper *child.Process
 	exited chan struct{} // closed when the keeper has ended, and everything with it
 
 	mu        sync.Mutex
@@ -37,13 +39,14 @@ func newSeat() (*seat, error) {
 	defer theirs.Close()
 	cmd := &exec.Cmd{
 		Path: "/proc/self/exe", Args: []string{keeperName}, Env: []string{}, Dir: "/", Stderr: os.Stderr,
-		ExtraFiles: []*os.File{theirs}, SysProcAttr: &syscall.SysProcAttr{Setpgid: true},
+		ExtraFiles: []*os.File{theirs},
 	}
-	if err := cmd.Start(); err != nil {
+	keeper, err := child.Start(cmd, 0) // it ends when its socket closes, after its sandboxes
+	if err != nil {
 		_ = ours.Close()
 		return nil, err
 	}
-	s := &seat{link: ours, cmd: cmd, exited: make(chan struct{}), processes: map[uint64]*Process{}, freed: map[uint64]func(){}}
+	s := &seat{link: ours, keeper: keeper, exited: make(chan struct{}), processes: map[uint64]*Process{}, freed: map[uint64]func(){}}
 	go s.listenEvents()
 	return s, nil
 }
@@ -64,7 +67,7 @@ func (s *seat) listenEvents() {
 	left := slices.Collect(maps.Keys(s.processes))
 	s.mu.Unlock()
 	_ = s.link.Close()
-	_ = s.cmd.Wait() // how it ended changes nothing
+	<-s.keeper.Done() // how it ended changes nothing
 	for _, id := range left {
 		s.endProcess(id, Exit{Code: -1, Why: WhyKeeper}, nil)
 	}
@@ -172,29 +175,12 @@ func (p *Process) makeStreams() ([]*os.File, error) {
 	if err := errors.Join(pipe(&p.Stdin, true), pipe(&p.Stdout, false), pipe(&p.Stderr, false)); err != nil {
 		return theirs, err
 	}
-	ours, other, err := SocketPair()
+	ours, other, err := child.SocketPair()
 	if err != nil {
 		return theirs, err
 	}
 	p.Control = ours
 	return append(theirs, other), nil
-}
-
-// SocketPair is a pair of connected stream sockets, of which the file is to be handed to a program.
-func SocketPair() (*net.UnixConn, *os.File, error) {
-	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return nil, nil, fmt.Errorf("make a socket pair: %w", err)
-	}
-	theirs := os.NewFile(uintptr(pair[1]), "control")
-	ours := os.NewFile(uintptr(pair[0]), "control")
-	defer ours.Close()
-	conn, err := net.FileConn(ours)
-	if err != nil {
-		_ = theirs.Close()
-		return nil, nil, fmt.Errorf("use a socket pair: %w", err)
-	}
-	return conn.(*net.UnixConn), theirs, nil
 }
 
 // Send writes all of data to a socket, with descriptors for the program at its other end beside the first byte.
@@ -250,7 +236,7 @@ func (s *seat) closeKeeper() error {
 	case <-s.exited:
 		return nil
 	case <-timer.C:
-		_ = s.cmd.Process.Kill()
+		s.keeper.Signal(syscall.SIGKILL)
 		<-s.exited
 		return fmt.Errorf("the keeper of sandboxes did not end within %s and was killed", closeWithin)
 	}

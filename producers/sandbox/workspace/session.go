@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/weir-rl/weir/internal/child"
 	"github.com/weir-rl/weir/producers"
 )
 
@@ -70,7 +71,7 @@ type Answerer func(ctx context.Context, name string, args []any) (result any, pr
 
 // Session starts an interpreter.
 func (w *Workspace) Session(ctx context.Context, o Opening, output int) (*Session, error) {
-	conn, theirs, err := socketPair()
+	conn, theirs, err := child.SocketPair()
 	if err != nil {
 		return nil, err
 	}

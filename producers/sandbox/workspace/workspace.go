@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"strconv"
 	"sync"
@@ -255,6 +254,3 @@ func (w *Workspace) sendSignal(key string, signal syscall.Signal, group bool) {
 	defer done()
 	_ = w.sendRunner(signalWithin, map[string]any{"op": "signal", "key": own, "of": key, "signal": int(signal), "group": group}) // it has ended where it fails
 }
-
-// socketPair is the sandbox's.
-func socketPair() (*net.UnixConn, *os.File, error) { return sandbox.SocketPair() }
