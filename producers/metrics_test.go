@@ -14,6 +14,7 @@ import (
 
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/streams/generate"
 )
 
@@ -108,6 +109,9 @@ func TestEachFailureIsCountedByItsCause(t *testing.T) {
 		"weir_producer_dropped_total other failed": func(e *producers.Environment, _ *schemas.Ticket) {
 			e.Agent = agentFunc(func(context.Context, *producers.Episode) error { return wrong })
 		},
+		"weir_producer_dropped_total too_large failed": func(e *producers.Environment, _ *schemas.Ticket) {
+			e.Policy = &scripted{tok: newTokenizer(t), lines: rightLines}
+		},
 		"weir_producer_dropped_total nothing_sampled failed": func(_ *producers.Environment, ticket *schemas.Ticket) { ticket.Limits.MaxTokens = 3 },
 		"weir_producer_dropped_total  panicked": func(e *producers.Environment, _ *schemas.Ticket) {
 			e.Agent = agentFunc(func(context.Context, *producers.Episode) error { panic(wrong) })
@@ -120,7 +124,11 @@ func TestEachFailureIsCountedByItsCause(t *testing.T) {
 			registry, s := prometheus.NewRegistry(), newStream(ticket)
 			metrics, err := producers.NewMetrics(registry)
 			require.NoError(t, err)
-			p := startWith(t, cfg, producers.Deps{Stream: s, Environments: map[string]producers.Environment{"t": env}, Metrics: metrics})
+			var stream producers.Stream = s
+			if strings.Contains(want, "too_large") {
+				stream = narrow{s}
+			}
+			p := startWith(t, cfg, producers.Deps{Stream: stream, Environments: map[string]producers.Environment{"t": env}, Metrics: metrics})
 			<-s.idle
 			p.stop()
 			require.Empty(t, s.published)
@@ -146,3 +154,8 @@ type scoreless struct{ err error }
 func (s scoreless) Score(context.Context, *schemas.Ticket, *producers.Transcript) (producers.Score, error) {
 	return producers.Score{}, s.err
 }
+
+// narrow is a stream that takes no trajectory.
+type narrow struct{ *stream }
+
+func (narrow) Publish(context.Context, *schemas.Trajectory) error { return streams.ErrTooLarge }

@@ -42,7 +42,7 @@ type place struct {
 var unavailable = map[string]place{
 	"producers.var":                      {1, "services"}, // the error itself
 	"producers.Episode.openSessions":     {1, "opening"},
-	"producers/agents/outside.agent.Run": {1, "agents outside"}, "producers/agents/outside.program.plain": {1, "agents outside"},
+	"producers/agents/outside.agent.Run": {1, "agents outside"}, "producers/agents/outside.program.plain": {2, "agents outside"},
 	"producers/agents/outside.program.confined": {5, "agents outside"},
 	"producers/remote.Client.call":              {3, "services"},
 	"producers/rewards/code.unavailable":        {1, "judges"}, "producers/rewards/code.count": {2, "judges"},

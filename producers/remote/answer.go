@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 	"unicode/utf8"
 )
@@ -32,6 +33,46 @@ type awayError struct {
 
 func (e *awayError) Error() string { return e.err.Error() }
 func (e *awayError) Unwrap() error { return e.err }
+
+// FailedCallError is the failure of one call at a service that answered others while the call was tried: what was asked may be why. It is
+// the machinery's failure too, as [producers.ErrUnavailable] is, unless [OfTool] makes the call's of it.
+type FailedCallError struct{ err error }
+
+func (e *FailedCallError) Error() string { return e.err.Error() }
+func (e *FailedCallError) Unwrap() error { return e.err }
+
+// errFailedCall is what an agent is told of such a call.
+var errFailedCall = errors.New("the service failed at this call")
+
+// OfTool is what a tool returns for an error of [Client.Post]: a [FailedCallError] becomes the call's failure, which the agent is told, so
+// that a policy cannot take an episode out of training by what it asks.
+func OfTool(err error) error {
+	if _, ok := errors.AsType[*FailedCallError](err); ok {
+		return errFailedCall
+	}
+	return err
+}
+
+// What a call may be the cause of, beside statuses.
+var (
+	errLate     = errors.New("no whole answer")
+	errUnusable = errors.New("the answer cannot be used")
+	errTooLong  = errors.New("the answer has more than max_bytes")
+)
+
+// suspectsCall says that what was asked may be why an attempt failed: the service took the request, and failed at it. A service that asks to
+// be left alone, or that is not there, failed for another reason.
+func suspectsCall(err error) bool {
+	if answered, ok := errors.AsType[*StatusError](err); ok {
+		return answered.Status >= 500 && answered.Status != http.StatusServiceUnavailable
+	}
+	for _, failure := range []error{errLate, errUnusable, errTooLong, io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET} {
+		if errors.Is(err, failure) {
+			return true
+		}
+	}
+	return false
+}
 
 // Refusal is the body of an answer 4xx by which a service refuses what it was asked.
 type Refusal struct {

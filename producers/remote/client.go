@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/url"
+	"sync/atomic"
 	"time"
 
 	"github.com/weir-rl/weir/producers"
@@ -35,6 +36,8 @@ type Client struct {
 	token string
 	http  *http.Client
 	slots chan struct{}
+	// answers counts the answers that could be used.
+	answers atomic.Uint64
 }
 
 // New makes a client; nothing is sent yet.
@@ -116,6 +119,14 @@ func (c *Client) Get(ctx context.Context, query url.Values, decode func([]byte) 
 
 // call tries until the service answers, refuses, or was tried so often and once more.
 func (c *Client) call(ctx context.Context, retries int, method, address, key string, body []byte, decode func([]byte) error) error {
+	answered := c.answers.Load()
+	// blame marks the failure of a call that fails while others are answered.
+	blame := func(err error) error {
+		if c.answers.Load() > answered && suspectsCall(err) {
+			return &FailedCallError{err}
+		}
+		return err
+	}
 	for attempt := 0; ; attempt++ {
 		err := c.attempt(ctx, method, address, key, body, decode)
 		var refused *RefusedError
@@ -124,13 +135,13 @@ func (c *Client) call(ctx context.Context, retries int, method, address, key str
 		}
 		var away *awayError
 		if cause := context.Cause(ctx); cause != nil {
-			return fmt.Errorf("%w: %s: %w (the last attempt: %w)", producers.ErrUnavailable, c, cause, err)
+			return blame(fmt.Errorf("%w: %s: %w (the last attempt: %w)", producers.ErrUnavailable, c, cause, err))
 		}
 		if !errors.As(err, &away) || attempt == retries {
-			return fmt.Errorf("%w: %s: attempt %d: %w", producers.ErrUnavailable, c, attempt+1, err)
+			return blame(fmt.Errorf("%w: %s: attempt %d: %w", producers.ErrUnavailable, c, attempt+1, err))
 		}
 		if cause := pause(ctx, c.backoff(attempt, away.after)); cause != nil {
-			return fmt.Errorf("%w: %s: %w (the last attempt: %w)", producers.ErrUnavailable, c, cause, err)
+			return blame(fmt.Errorf("%w: %s: %w (the last attempt: %w)", producers.ErrUnavailable, c, cause, err))
 		}
 	}
 }
@@ -166,7 +177,7 @@ func (c *Client) attempt(ctx context.Context, method, address, key string, body 
 	case <-ctx.Done():
 		return fmt.Errorf("waited for one of %d calls to end: %w", c.cfg.Concurrency, context.Cause(ctx))
 	}
-	late := fmt.Errorf("no whole answer within %s", c.cfg.AttemptTimeout)
+	late := fmt.Errorf("%w within %s", errLate, c.cfg.AttemptTimeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.AttemptTimeout, late)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, address, bytes.NewReader(body))
@@ -198,11 +209,12 @@ func (c *Client) attempt(ctx context.Context, method, address, key string, body 
 		return err
 	}
 	if !whole {
-		return fmt.Errorf("the answer has more than max_bytes, %d", c.cfg.MaxBytes)
+		return fmt.Errorf("%w, %d", errTooLong, c.cfg.MaxBytes)
 	}
 	if err := decode(data); err != nil {
-		return fmt.Errorf("the answer cannot be used: %w", err)
+		return fmt.Errorf("%w: %w", errUnusable, err)
 	}
+	c.answers.Add(1)
 	return nil
 }
 

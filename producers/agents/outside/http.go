@@ -2,6 +2,7 @@ package outside
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -53,6 +54,11 @@ func openHTTPAgent(ctx context.Context, cfg HTTPConfig, o agents.Opening) (produ
 		}
 		// The key is the attempt's own: an episode that begins anew has another.
 		err := client.Post(ctx, offer.APIKey, offer, remote.Strict(&answer))
+		if failed, ok := errors.AsType[*remote.FailedCallError](err); ok && ctx.Err() == nil {
+			// What the policy said may be why: the episode ends without an answer, as where a program fails.
+			a.log.Debug("the agent's service failed at an episode, which has no answer", "episode", offer.Episode, "err", failed)
+			return gateway.Outcome{}, nil
+		}
 		return gateway.Outcome(answer), err
 	}
 	return a, nil

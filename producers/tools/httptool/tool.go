@@ -154,8 +154,8 @@ func (t *Tool) Close() error {
 	return nil
 }
 
-// Call asks the service. A refusal is the call's failure, which the agent is told; all else that goes wrong wraps
-// producers.ErrUnavailable.
+// Call asks the service. A refusal is the call's failure, which the agent is told, and so is a failure at this call while the service answers
+// others; all else that goes wrong wraps producers.ErrUnavailable.
 func (t *Tool) Call(ctx context.Context, call producers.Call) (producers.Observation, error) {
 	arguments, err := t.arguments(call.Arguments)
 	if err != nil {
@@ -175,7 +175,7 @@ func (t *Tool) Call(ctx context.Context, call producers.Call) (producers.Observa
 		return answer.check(t.maxReward)
 	})
 	if err != nil {
-		return producers.Observation{}, err
+		return producers.Observation{}, remote.OfTool(err)
 	}
 	return producers.Observation{Text: remote.Clean(*answer.Text), Reward: answer.Reward, Done: answer.Done}, nil
 }

@@ -2,7 +2,9 @@ package httptool
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"math"
@@ -120,6 +122,65 @@ func TestWhatTheAgentIsTold(t *testing.T) {
 				require.ErrorIs(t, err, producers.ErrUnavailable)
 			}
 		})
+	}
+}
+
+// A policy must not take its episode out of training by arguments that a service fails at: attack2's class of ways, row services of
+// docs/guarantees.md.
+func TestAServiceThatFailsAtOneCallWhileItAnswersOthers(t *testing.T) {
+	t.Parallel()
+	fails := map[string]http.HandlerFunc{
+		"a failure":        says(500, ""),
+		"a bad gateway":    says(502, ""),
+		"a useless answer": says(200, "{}"),
+		"too long":         says(200, `{"text": "`+strings.Repeat("x", 2<<20)+`"}`),
+		"no answer":        func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+		"a broken line":    func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+	}
+	for name, fail := range fails {
+		for _, others := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, others %t", name, others), func(t *testing.T) {
+				t.Parallel()
+				var tool *Tool
+				tool = serve(t, func(c *Config) { c.AttemptTimeout, c.Retries = 200*time.Millisecond, 1 }, func(w http.ResponseWriter, r *http.Request) {
+					var request Request
+					if err := json.NewDecoder(r.Body).Decode(&request); err != nil || request.Arguments == "well" {
+						says(200, `{"text": "4"}`)(w, r)
+						return
+					}
+					if others { // another episode's call is answered while this one is tried
+						_, _ = tool.Call(context.WithoutCancel(r.Context()), producers.Call{Arguments: "well"})
+					}
+					fail(w, r)
+				})
+				_, err := tool.Call(t.Context(), producers.Call{Arguments: "poison"})
+				if others {
+					require.EqualError(t, err, "the service failed at this call")
+					require.NotErrorIs(t, err, producers.ErrUnavailable)
+				} else {
+					require.ErrorIs(t, err, producers.ErrUnavailable)
+				}
+			})
+		}
+	}
+}
+
+// A service that asks to be left alone is away, also where it answers others.
+func TestAnOverloadedServiceIsUnavailable(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{408, 425, 429, 503} {
+		var tool *Tool
+		tool = serve(t, func(c *Config) { c.Retries = 1 }, func(w http.ResponseWriter, r *http.Request) {
+			var request Request
+			if err := json.NewDecoder(r.Body).Decode(&request); err != nil || request.Arguments == "well" {
+				says(200, `{"text": "4"}`)(w, r)
+				return
+			}
+			_, _ = tool.Call(context.WithoutCancel(r.Context()), producers.Call{Arguments: "well"})
+			w.WriteHeader(status)
+		})
+		_, err := tool.Call(t.Context(), producers.Call{Arguments: "busy"})
+		require.ErrorIs(t, err, producers.ErrUnavailable, status)
 	}
 }
 

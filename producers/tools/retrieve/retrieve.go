@@ -151,7 +151,7 @@ func (t *Tool) Call(ctx context.Context, call producers.Call) (producers.Observa
 			return nil
 		})
 	if err != nil {
-		return producers.Observation{}, err
+		return producers.Observation{}, remote.OfTool(err)
 	}
 	found := answer.Result[0]
 	if len(found) == 0 {

@@ -79,7 +79,7 @@ type answer struct {
 }
 
 // write asks the model. Whatever goes wrong wraps [producers.ErrUnavailable], but for what the query may be why: where the endpoint has
-// written documents before, a request that it finds at fault, and an answer that runs on without a document, are a search that finds nothing.
+// written documents before, a request that it finds at fault, or fails at while it answers others, and an answer that runs on without a document, are a search that finds nothing.
 func (m *model) write(ctx context.Context, a asked) (string, error) {
 	body := request{
 		Model: m.cfg.Model, Messages: []message{{"user", m.prompt(a)}}, Temperature: m.cfg.Temperature, MaxTokens: m.cfg.MaxTokens,
@@ -101,8 +101,9 @@ func (m *model) write(ctx context.Context, a asked) (string, error) {
 	})
 	refused, ok := errors.AsType[*remote.RefusedError](err)
 	answered, _ := errors.AsType[*remote.StatusError](err)
+	_, failed := errors.AsType[*remote.FailedCallError](err)
 	switch {
-	case m.wrote.Load() && (ok && slices.Contains(ofTheQuery, refused.Status) || answered != nil && slices.Contains(ofTheQuery, answered.Status)):
+	case m.wrote.Load() && (failed || ok && slices.Contains(ofTheQuery, refused.Status) || answered != nil && slices.Contains(ofTheQuery, answered.Status)):
 		return "", nil
 	case ok:
 		return "", fmt.Errorf("%w: %s refuses the request with status %d: %s", producers.ErrUnavailable, m.client, refused.Status, a.without(refused.Reason))

@@ -206,7 +206,7 @@ func (t *Tool) ask(ctx context.Context, key, episode, action string, finish bool
 		}
 		return nil
 	})
-	return a, err
+	return a, remote.OfTool(err)
 }
 
 // Type is the kind of tool that a configuration names by type: verltool.
