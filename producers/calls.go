@@ -25,7 +25,7 @@ func (c *Context) Call(ctx context.Context, name, arguments string) (Observation
 //
 // A failure of a tool, and a panic, comes back as an observation that says so. When the turn limit leaves room for some of the
 // calls, the others are not made and are told so; when it leaves room for none, the episode ends. A tool that returns an answer has
-// finished the episode with it when Calls returns, and Done is set. What a tool says has passed the funnel: see [Cut].
+// finished the episode with it when Calls returns, and Done is set. What a tool says has been sanitized: see [Cut].
 func (c *Context) Calls(ctx context.Context, calls []ToolCall) ([]Observation, error) {
 	if c.turn == nil {
 		return nil, errors.New("call a tool: the policy has not sampled anything yet")
@@ -35,7 +35,7 @@ func (c *Context) Calls(ctx context.Context, calls []ToolCall) ([]Observation, e
 	}
 	e := c.e
 	e.mu.Lock()
-	if err := e.over(); err != nil {
+	if err := e.checkRunning(); err != nil {
 		e.mu.Unlock()
 		return nil, err
 	}
@@ -53,8 +53,8 @@ func (c *Context) Calls(ctx context.Context, calls []ToolCall) ([]Observation, e
 	var making sync.WaitGroup
 	for i, call := range calls[:allowed] {
 		one := func() {
-			broke[i] = guarded(fmt.Sprintf("call of tool %q", call.Name), func() error {
-				results[i] = c.make(ctx, call, index+i)
+			broke[i] = guardPart(fmt.Sprintf("call of tool %q", call.Name), func() error {
+				results[i] = c.makeCall(ctx, call, index+i)
 				return nil
 			})
 		}
@@ -78,7 +78,7 @@ func (c *Context) Calls(ctx context.Context, calls []ToolCall) ([]Observation, e
 		if r.own && r.err != nil || errors.Is(r.err, ErrUnavailable) {
 			return nil, fmt.Errorf("call %s: %w", calls[i].Name, r.err)
 		}
-		e.record(c.turn, &r)
+		e.recordCall(c.turn, &r)
 		observations = append(observations, r.said)
 	}
 	for range len(calls) - allowed {
@@ -96,13 +96,13 @@ type result struct {
 	own  bool // the tool is the agent's
 }
 
-// make makes one call.
-func (c *Context) make(ctx context.Context, call ToolCall, index int) result {
+// makeCall makes one call of a tool.
+func (c *Context) makeCall(ctx context.Context, call ToolCall, index int) result {
 	e := c.e
-	tool, own := c.tool(call.Name)
+	tool, own := c.findTool(call.Name)
 	c.watchedCall(call, index)
 	start := time.Now()
-	said, err := e.call(ctx, tool, call, index)
+	said, err := e.callTool(ctx, tool, call, index)
 	took := time.Since(start)
 	r := result{at: start, call: schemas.ToolCall{Tool: schemas.CallText(call.Name), Arguments: schemas.CallText(call.Arguments), Duration: took}, said: said, err: err, own: own}
 	if r.call.Tool == "" {
@@ -118,10 +118,10 @@ func (c *Context) make(ctx context.Context, call ToolCall, index int) result {
 		r.said = Observation{Text: "error: " + text}
 	}
 	r.call.Failed = err != nil || said.Errors > 0
-	r.said.Text = e.funnel(tool, r.said.Text)
+	r.said.Text = e.sanitize(tool, r.said.Text)
 	if context.Cause(ctx) == nil {
-		e.env.metrics.called(call.Name, tool != nil, took, err)
-		c.watched(Move{Kind: MoveObservation, Text: r.said.Text, Tool: r.call.Tool, Call: index, Took: took, Failed: r.call.Failed}, nil)
+		e.env.metrics.observeCall(call.Name, tool != nil, took, err)
+		c.notifyMove(Move{Kind: MoveObservation, Text: r.said.Text, Tool: r.call.Tool, Call: index, Took: took, Failed: r.call.Failed}, nil)
 	}
 	return r
 }
@@ -129,8 +129,8 @@ func (c *Context) make(ctx context.Context, call ToolCall, index int) result {
 // unnamed stands for the tool of a call that names none.
 const unnamed = "(none)"
 
-// record puts a call into its turn. The lock is held.
-func (e *Episode) record(t *turn, r *result) {
+// recordCall records a call and its result in their turn. The lock is held.
+func (e *Episode) recordCall(t *turn, r *result) {
 	if r.said.Reward != nil {
 		t.ProcessReward += *r.said.Reward
 	}
@@ -143,16 +143,17 @@ func (e *Episode) record(t *turn, r *result) {
 	switch {
 	case r.said.Answer != nil:
 		r.said.Done = true
-		e.finish(*r.said.Answer, schemas.StopAnswer)
+		e.finishWith(*r.said.Answer, schemas.StopAnswer)
 	case r.said.Done:
-		e.finish("", schemas.StopTool)
+		e.finishWith("", schemas.StopTool)
 	}
 	e.ended = e.ended || r.said.Done
 	t.Turn.Calls, t.said = append(t.Turn.Calls, r.call), append(t.said, r.said)
 	t.called = append(t.called, r.at)
 }
 
-func (e *Episode) tool(name string) Tool {
+// findTool returns the episode's tool of a name, nil where there is none.
+func (e *Episode) findTool(name string) Tool {
 	for _, tool := range e.env.Tools {
 		if tool.Spec().Name == name {
 			return tool
@@ -161,13 +162,14 @@ func (e *Episode) tool(name string) Tool {
 	return nil
 }
 
-func (e *Episode) call(ctx context.Context, tool Tool, call ToolCall, index int) (said Observation, err error) {
+// callTool calls a tool within its session; a panic is an error of the tool.
+func (e *Episode) callTool(ctx context.Context, tool Tool, call ToolCall, index int) (said Observation, err error) {
 	if tool == nil {
 		return Observation{}, fmt.Errorf("there is no tool named %q", call.Name)
 	}
 	err = Guard(func() (err error) {
-		said, err = tool.Call(e.env.metrics.abandoning(ctx, call.Name), Call{
-			Arguments: call.Arguments, Run: e.ticket.Run, Episode: e.ticket.ID, Index: index, Seed: e.seed(),
+		said, err = tool.Call(e.env.metrics.withAbandonCount(ctx, call.Name), Call{
+			Arguments: call.Arguments, Run: e.ticket.Run, Episode: e.ticket.ID, Index: index, Seed: e.drawingSeed(),
 		})
 		return err
 	})

@@ -30,8 +30,8 @@ func newRunning() *running {
 	}
 }
 
-// follow takes a new control.
-func (r *running) follow(control *schemas.Control) {
+// followControl applies a new control: it pauses or resumes, and cuts episodes off that are too old.
+func (r *running) followControl(control *schemas.Control) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if control.Paused != r.control.Paused {
@@ -45,13 +45,13 @@ func (r *running) follow(control *schemas.Control) {
 		}
 	}
 	for e := range r.episodes {
-		r.judge(e)
+		r.cutOffOutdated(e)
 	}
 }
 
-// enter asks to take tickets. While that is paused it returns a channel that closes when it may be asked again.
+// enterTaking asks to take tickets. While that is paused it returns a channel that closes when it may be asked again.
 // Otherwise the channel is nil, and interrupt is called when a pause begins before leave is.
-func (r *running) enter(interrupt context.CancelFunc) (paused <-chan struct{}, leave func()) {
+func (r *running) enterTaking(interrupt context.CancelFunc) (paused <-chan struct{}, leave func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.control.Paused {
@@ -65,29 +65,29 @@ func (r *running) enter(interrupt context.CancelFunc) (paused <-chan struct{}, l
 	}
 }
 
-// add starts an episode; remove must be called when it has ended.
-func (r *running) add(ticket *schemas.Ticket, env Environment, cancel context.CancelCauseFunc) *runningEpisode {
+// addEpisode adds an episode that starts; removeEpisode must be called when it has ended.
+func (r *running) addEpisode(ticket *schemas.Ticket, env Environment, cancel context.CancelCauseFunc) *runningEpisode {
 	entry := &runningEpisode{group: ticket.Group, cancel: cancel}
 	entry.episode = newEpisode(ticket, env, func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.judge(entry)
+		r.cutOffOutdated(entry)
 	})
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.episodes[entry] = struct{}{}
-	r.judge(entry)
+	r.cutOffOutdated(entry)
 	return entry
 }
 
-func (r *running) remove(entry *runningEpisode) {
+func (r *running) removeEpisode(entry *runningEpisode) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.episodes, entry)
 }
 
-// judge cuts an episode off if the control says so. The lock is held.
-func (r *running) judge(e *runningEpisode) {
+// cutOffOutdated cancels an episode if the control no longer allows it. The lock is held.
+func (r *running) cutOffOutdated(e *runningEpisode) {
 	oldest := e.episode.Oldest()
 	switch {
 	case slices.Contains(r.control.Cancelled, e.group):

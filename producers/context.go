@@ -43,22 +43,23 @@ func (c *Context) Answer(text string) {
 func (c *Context) Tokens() []int32 {
 	c.e.mu.Lock()
 	defer c.e.mu.Unlock()
-	return c.current().Tokens
+	return c.currentSegment().Tokens
 }
 
 // Room is how many tokens the current segment can still take.
 func (c *Context) Room() int {
 	c.e.mu.Lock()
 	defer c.e.mu.Unlock()
-	return c.room()
+	return c.roomLeft()
 }
 
-func (c *Context) current() *schemas.Segment { return &c.e.segments[c.segment] }
+// currentSegment returns the segment that is written now.
+func (c *Context) currentSegment() *schemas.Segment { return &c.e.segments[c.segment] }
 
-// room is Room. The lock is held.
-func (c *Context) room() int {
+// roomLeft is Room. The lock is held.
+func (c *Context) roomLeft() int {
 	limits := c.e.ticket.Limits
-	room := c.mostTokens() - len(c.current().Tokens)
+	room := c.mostTokens() - len(c.currentSegment().Tokens)
 	if limits.MaxTotalTokens > 0 {
 		room = min(room, limits.MaxTotalTokens-c.e.total)
 	}
@@ -99,7 +100,7 @@ func (c *Context) mostTokens() int {
 func (c *Context) Begin(tokens []int32) error {
 	c.e.mu.Lock()
 	defer c.e.mu.Unlock()
-	if err := c.begin(tokens); err != nil {
+	if err := c.beginSegment(tokens); err != nil {
 		return err
 	}
 	c.begun++
@@ -107,14 +108,14 @@ func (c *Context) Begin(tokens []int32) error {
 	return nil
 }
 
-// begin adds a segment. The lock is held.
-func (c *Context) begin(tokens []int32) error {
+// beginSegment adds a segment that begins with tokens. The lock is held.
+func (c *Context) beginSegment(tokens []int32) error {
 	e, limits := c.e, c.e.ticket.Limits
 	switch {
 	case len(tokens) == 0:
 		return errors.New("begin a segment: it has no token")
 	case e.ended:
-		return e.over()
+		return e.checkRunning()
 	case len(tokens) > c.mostTokens(), limits.MaxTotalTokens > 0 && len(tokens) > limits.MaxTotalTokens-e.total:
 		return &StoppedError{schemas.StopTokens}
 	case e.lastSegment():
@@ -122,12 +123,12 @@ func (c *Context) begin(tokens []int32) error {
 	}
 	c.segment = len(e.segments)
 	e.segments = append(e.segments, schemas.Segment{Temperature: e.ticket.Sampling.Temperature, Agent: c.agent})
-	c.given(tokens)
+	c.addGivenTokens(tokens)
 	kind := MoveContext
 	if c.segment == 0 {
 		kind = MovePrompt
 	}
-	c.watched(Move{Kind: kind}, tokens)
+	c.notifyMove(Move{Kind: kind}, tokens)
 	return nil
 }
 
@@ -136,19 +137,20 @@ func (c *Context) begin(tokens []int32) error {
 func (c *Context) Observe(tokens []int32) error {
 	c.e.mu.Lock()
 	defer c.e.mu.Unlock()
-	if len(tokens) > c.room() {
+	if len(tokens) > c.roomLeft() {
 		return &StoppedError{schemas.StopTokens}
 	}
-	c.given(tokens)
+	c.addGivenTokens(tokens)
 	if c.turn == nil || len(c.turn.said) == 0 { // what calls brought was told as it came
-		c.watched(Move{Kind: MoveObservation}, tokens)
+		c.notifyMove(Move{Kind: MoveObservation}, tokens)
 	}
 	return nil
 }
 
-func (c *Context) given(tokens []int32) {
+// addGivenTokens adds tokens that the policy did not sample.
+func (c *Context) addGivenTokens(tokens []int32) {
 	c.draft = nil // a turn that was cut off does not go on behind something else
-	s := c.current()
+	s := c.currentSegment()
 	c.e.total += len(tokens)
 	for _, token := range tokens {
 		s.Tokens = append(s.Tokens, token)
@@ -179,17 +181,17 @@ type GenerateOptions struct {
 // first turn of an episode that ends without a whole one. The next call with the same options goes on with what was sampled of the turn
 // before the error.
 func (c *Context) Generate(ctx context.Context, options GenerateOptions) ([]int32, schemas.GenerateStop, error) {
-	stop, err := c.e.stops.of(options)
+	stop, err := c.e.stops.stopsFor(options)
 	if err != nil {
 		return nil, "", fmt.Errorf("generate: %w", err)
 	}
-	c.draw(options)
+	c.beginDraft(options)
 	why, err := c.finishDraft(ctx, stop, options)
 	if err != nil {
-		c.leave(ctx)
+		c.suspendDraft(ctx)
 		return nil, "", err
 	}
-	return c.put(), why, nil
+	return c.recordDraft(), why, nil
 }
 
 // finishDraft has the policy go on until the turn is whole, and says why it is.
@@ -202,7 +204,7 @@ func (c *Context) finishDraft(ctx context.Context, stop stops, options GenerateO
 		if most > 0 {
 			most -= len(c.draft.tokens)
 		}
-		why, err := c.generate(ctx, stop.tokens, most, options.Last && len(stop.texts) == 0)
+		why, err := c.samplePiece(ctx, stop.tokens, most, options.Last && len(stop.texts) == 0)
 		sampled := c.draft.tokens
 		if full, ok := errors.AsType[*StoppedError](err); ok && full.Reason == schemas.StopTokens && len(sampled) > 0 {
 			return schemas.GenerateLength, nil // another context took the room between two pieces
@@ -210,7 +212,7 @@ func (c *Context) finishDraft(ctx context.Context, stop stops, options GenerateO
 		switch {
 		case err != nil:
 			return "", err
-		case why != schemas.GenerateStopToken, c.ends(sampled, stop):
+		case why != schemas.GenerateStopToken, c.endsTurn(sampled, stop):
 			return why, nil
 		case options.MaxTokens > 0 && len(sampled) >= options.MaxTokens, c.turnRoom() <= 0:
 			return schemas.GenerateLength, nil
@@ -218,21 +220,21 @@ func (c *Context) finishDraft(ctx context.Context, stop stops, options GenerateO
 	}
 }
 
-// ends says whether a turn ends with these tokens, of which the last is one to stop at.
-func (c *Context) ends(sampled []int32, stop stops) bool {
-	return len(stop.texts) == 0 || slices.Contains(stop.hard, sampled[len(sampled)-1]) || c.holds(sampled, stop.texts)
+// endsTurn reports whether a turn ends with these tokens, of which the last is a stop token.
+func (c *Context) endsTurn(sampled []int32, stop stops) bool {
+	return len(stop.texts) == 0 || slices.Contains(stop.hard, sampled[len(sampled)-1]) || c.holdsStopText(sampled, stop.texts)
 }
 
 // wholeDraft is why a draft that was cut off goes on no further: all of its tokens had come, and not the word that they were all. "" is
 // that it goes on.
 func (c *Context) wholeDraft(stop stops, options GenerateOptions) schemas.GenerateStop {
 	c.e.mu.Lock()
-	over := c.e.over() != nil
+	over := c.e.checkRunning() != nil
 	c.e.mu.Unlock()
 	sampled := c.draft.tokens
 	switch {
 	case over, len(sampled) == 0:
-	case slices.Contains(stop.tokens, sampled[len(sampled)-1]) && c.ends(sampled, stop):
+	case slices.Contains(stop.tokens, sampled[len(sampled)-1]) && c.endsTurn(sampled, stop):
 		return schemas.GenerateStopToken
 	case options.MaxTokens > 0 && len(sampled) >= options.MaxTokens:
 		return schemas.GenerateLength
@@ -240,8 +242,8 @@ func (c *Context) wholeDraft(stop stops, options GenerateOptions) schemas.Genera
 	return ""
 }
 
-// holds says whether one of the texts stands in the sampled tokens.
-func (c *Context) holds(sampled []int32, texts []string) bool {
+// holdsStopText reports whether one of the stop texts stands in the sampled tokens.
+func (c *Context) holdsStopText(sampled []int32, texts []string) bool {
 	text := c.e.env.Tokenizer.Decode(sampled)
 	return slices.ContainsFunc(texts, func(t string) bool { return strings.Contains(text, t) })
 }
@@ -256,7 +258,7 @@ func (c *Context) turnRoom() int {
 // draftRoom is turnRoom. The lock is held. The draft's tokens are among the episode's, and not among the segment's.
 func (c *Context) draftRoom() int {
 	limits, has := c.e.ticket.Limits, len(c.draft.tokens)
-	room := c.mostTokens() - len(c.current().Tokens) - has
+	room := c.mostTokens() - len(c.currentSegment().Tokens) - has
 	if limits.MaxTotalTokens > 0 {
 		room = min(room, limits.MaxTotalTokens-c.e.total)
 	}
@@ -266,12 +268,12 @@ func (c *Context) draftRoom() int {
 	return room
 }
 
-// generate is one call of the policy: it adds a piece to the draft, and says why the piece ended.
-func (c *Context) generate(ctx context.Context, stop []int32, most int, last bool) (schemas.GenerateStop, error) {
+// samplePiece calls the policy once: it adds a piece to the draft, and returns why the piece ended.
+func (c *Context) samplePiece(ctx context.Context, stop []int32, most int, last bool) (schemas.GenerateStop, error) {
 	e, d := c.e, c.draft
 	more := len(d.tokens) > 0
 	e.mu.Lock()
-	if err := e.over(); err != nil {
+	if err := e.checkRunning(); err != nil {
 		e.mu.Unlock()
 		return "", err
 	}
@@ -285,8 +287,8 @@ func (c *Context) generate(ctx context.Context, stop []int32, most int, last boo
 	}
 	e.total += room // so that contexts that generate at the same time share what is left
 	request := &schemas.GenerateRequest{
-		Run: e.ticket.Run, Episode: e.ticket.ID, Tokens: c.current().Tokens, MaxTokens: room,
-		Temperature: e.ticket.Sampling.Temperature, Seed: c.seed(),
+		Run: e.ticket.Run, Episode: e.ticket.ID, Tokens: c.currentSegment().Tokens, MaxTokens: room,
+		Temperature: e.ticket.Sampling.Temperature, Seed: c.segmentSeed(),
 		StopTokens: stop, Last: last, MinVersion: e.ticket.MinVersion,
 	}
 	if more {
@@ -295,7 +297,7 @@ func (c *Context) generate(ctx context.Context, stop []int32, most int, last boo
 	if c.number > 0 {
 		request.Context = strconv.Itoa(c.number)
 	}
-	g, err := e.fork.take(request, c.agent, more), error(nil)
+	g, err := e.fork.takeReplayedTurn(request, c.agent, more), error(nil)
 	e.mu.Unlock()
 
 	start := time.Now()
@@ -309,28 +311,28 @@ func (c *Context) generate(ctx context.Context, stop []int32, most int, last boo
 	e.total -= room
 	if err != nil {
 		if ctx.Err() != nil && checkGeneration(g, room) == nil { // what came until the call was cut off
-			d.add(g)
+			d.addPiece(g)
 			e.total += len(g.Tokens)
 		}
 		e.unserved = e.unserved || len(d.tokens) == 0
 		return "", fmt.Errorf("generate: %w", err)
 	}
-	if full(g) {
+	if isFull(g) {
 		return "", &StoppedError{schemas.StopTokens}
 	}
 	if err := checkGeneration(g, room); err != nil {
 		return "", fmt.Errorf("generate: %w", err)
 	}
-	d.add(g)
+	d.addPiece(g)
 	e.total += len(g.Tokens)
 	if !given {
-		e.env.metrics.generated(time.Since(start))
+		e.env.metrics.observeGeneration(time.Since(start))
 	}
 	return g.Stop, nil
 }
 
-// seed keeps the random numbers of one segment apart from those at the same positions of another, in this context and others.
-func (c *Context) seed() uint64 {
+// segmentSeed keeps the random numbers of one segment apart from those at the same positions of another, in this context and others.
+func (c *Context) segmentSeed() uint64 {
 	seed := c.e.ticket.Seed
 	if c.number > 0 {
 		seed = schemas.MixSeed(seed + uint64(c.number))

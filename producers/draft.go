@@ -21,34 +21,34 @@ type draft struct {
 	versions []int32
 }
 
-// add puts a piece behind those that are there.
-func (d *draft) add(g *generate.Result) {
+// addPiece adds a piece to the end of the draft.
+func (d *draft) addPiece(g *generate.Result) {
 	d.tokens = append(d.tokens, g.Tokens...)
 	d.logprobs = append(d.logprobs, g.Logprobs...)
 	d.versions = append(d.versions, g.Versions...)
 }
 
-// continues says whether a turn with these options goes on with the draft's pieces as the draft itself would.
-func (d *draft) continues(o GenerateOptions) bool {
+// canContinue reports whether a turn with these options goes on with the draft's pieces as the draft itself would.
+func (d *draft) canContinue(o GenerateOptions) bool {
 	return d.options.MaxTokens == o.MaxTokens && slices.Equal(d.options.Stop, o.Stop) && slices.Equal(d.options.StopTexts, o.StopTexts)
 }
 
-// draw begins a turn, or goes on with the one that was cut off where the context and the options are the same: the policy's words are
+// beginDraft begins a turn, or goes on with the one that was cut off where the context and the options are the same: the policy's words are
 // kept, so that long turns are not drawn again until they happen to be short.
-func (c *Context) draw(options GenerateOptions) {
+func (c *Context) beginDraft(options GenerateOptions) {
 	c.e.mu.Lock()
 	defer c.e.mu.Unlock()
-	if d := c.draft; d != nil && d.continues(options) && c.room() >= len(d.tokens) {
+	if d := c.draft; d != nil && d.canContinue(options) && c.roomLeft() >= len(d.tokens) {
 		c.e.total += len(d.tokens)
 		return
 	}
 	c.draft = &draft{options: options, asked: time.Now()}
 }
 
-// put records the draft as a turn, and returns its tokens.
-func (c *Context) put() []int32 {
+// recordDraft records the draft as a turn, and returns its tokens.
+func (c *Context) recordDraft() []int32 {
 	c.e.mu.Lock()
-	d, s := c.draft, c.current()
+	d, s := c.draft, c.currentSegment()
 	c.draft = nil
 	c.turn = &turn{
 		Turn:    schemas.Turn{Segment: c.segment, Start: len(s.Tokens), End: len(s.Tokens) + len(d.tokens)},
@@ -61,14 +61,14 @@ func (c *Context) put() []int32 {
 	s.ActionMask = append(s.ActionMask, slices.Repeat([]uint8{1}, len(d.tokens))...)
 	c.e.mu.Unlock()
 	c.e.sawVersions(d.versions)
-	c.watched(Move{Kind: MovePolicy}, d.tokens)
+	c.notifyMove(Move{Kind: MovePolicy}, d.tokens)
 	return d.tokens
 }
 
-// leave gives up the room of a draft that was cut off, and keeps its pieces for a call that goes on with it. Where the episode's own time
-// limit cut it, there is none: what the policy said until then is the episode's last turn, so that no policy keeps an episode out of
+// suspendDraft frees the room of a draft that was cut off, and keeps its pieces for a call that goes on with it. Where the episode's own
+// time limit cut it, there is none: what the policy said until then is the episode's last turn, so that no policy keeps an episode out of
 // training by never coming to an end.
-func (c *Context) leave(ctx context.Context) {
+func (c *Context) suspendDraft(ctx context.Context) {
 	c.e.mu.Lock()
 	began := len(c.draft.tokens) > 0
 	cut := began && errors.Is(context.Cause(ctx), errTimedOut)
@@ -80,7 +80,7 @@ func (c *Context) leave(ctx context.Context) {
 	}
 	c.e.mu.Unlock()
 	if cut {
-		c.put()
+		c.recordDraft()
 	}
 }
 
@@ -89,7 +89,7 @@ func (c *Context) leave(ctx context.Context) {
 func (e *Episode) keepDraft() {
 	for _, c := range e.contexts {
 		if c.draft != nil && len(c.draft.tokens) > 0 {
-			c.put()
+			c.recordDraft()
 			return
 		}
 	}

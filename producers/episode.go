@@ -85,7 +85,7 @@ func (e *Episode) World() json.RawMessage { return e.ticket.Prompt.World }
 func (e *Episode) Task() string { return e.ticket.Task }
 
 // Seed fixes what the agent draws. In a fork it is the parent's.
-func (e *Episode) Seed() uint64 { return e.seed() }
+func (e *Episode) Seed() uint64 { return e.drawingSeed() }
 
 // Limits bound the episode.
 func (e *Episode) Limits() schemas.Limits { return e.ticket.Limits }
@@ -181,10 +181,11 @@ func (e *Episode) Calls(ctx context.Context, calls []ToolCall) ([]Observation, e
 func (e *Episode) Finish(answer string, stop schemas.StopReason) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.finish(answer, stop)
+	e.finishWith(answer, stop)
 }
 
-func (e *Episode) finish(answer string, stop schemas.StopReason) {
+// finishWith ends the episode with an answer and a stop reason.
+func (e *Episode) finishWith(answer string, stop schemas.StopReason) {
 	if !e.finished {
 		e.finished, e.answer, e.stop = true, answer, stop
 	}
@@ -200,8 +201,8 @@ func (e *Episode) Post(reward float64, components map[string]float64) {
 	}
 }
 
-// over is the error of what an agent does after a tool has ended the episode; nil before. The lock is held.
-func (e *Episode) over() error {
+// checkRunning returns the error of a move that an agent makes after a tool has ended the episode; nil before. The lock is held.
+func (e *Episode) checkRunning() error {
 	if e.ended {
 		return &StoppedError{e.stop}
 	}
@@ -234,8 +235,8 @@ func (e *Episode) sawVersions(versions []int32) {
 	}
 }
 
-// caches are the names under which engines keep the episode's contexts.
-func (e *Episode) caches() []string {
+// cacheNames returns the names under which engines keep the episode's contexts.
+func (e *Episode) cacheNames() []string {
 	names := []string{e.ticket.ID}
 	for _, c := range e.contexts {
 		if c.number > 0 {

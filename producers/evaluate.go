@@ -103,7 +103,8 @@ func (s EvalScore) StandardError() float64 {
 	return math.Sqrt(s.ExactMatch * (1 - s.ExactMatch) / float64(s.N))
 }
 
-func (s *EvalScore) add(e evaluated) {
+// addRollout adds the scores of a rollout.
+func (s *EvalScore) addRollout(e evaluated) {
 	s.N++
 	s.ExactMatch += e.trajectory.Rewards[ComponentExactMatch]
 	s.Reward += e.trajectory.Reward
@@ -111,7 +112,8 @@ func (s *EvalScore) add(e evaluated) {
 	s.Tokens += float64(e.transcript.Sampled)
 }
 
-func (s EvalScore) mean() EvalScore {
+// average divides the sums by the number of rollouts.
+func (s EvalScore) average() EvalScore {
 	n := float64(max(1, s.N))
 	s.ExactMatch /= n
 	s.Reward /= n
@@ -126,7 +128,7 @@ type Roll func(ctx context.Context, ticket *schemas.Ticket) (*schemas.Trajectory
 // Evaluate runs every prompt Samples times and reports means. A rollout that the machinery fails is tried again, Attempts times, and
 // then counted as failed and left out of the scores. It is an error if all fail: the report then has no score.
 func Evaluate(ctx context.Context, env Environment, prompts []schemas.Prompt, cfg EvalConfig) (*EvalReport, error) {
-	if err := errors.Join(cfg.Validate(), env.validate()); err != nil {
+	if err := errors.Join(cfg.Validate(), env.checkParts()); err != nil {
 		return nil, fmt.Errorf("evaluate: %w", err)
 	}
 	if cfg.Reward == nil {
@@ -150,7 +152,7 @@ func EvaluateBy(ctx context.Context, roll Roll, prompts []schemas.Prompt, cfg Ev
 			break
 		}
 		group.Go(func() error {
-			rollouts[i] = cfg.evaluate(running, roll, prompts[i/cfg.Samples], i)
+			rollouts[i] = cfg.evaluateSample(running, roll, prompts[i/cfg.Samples], i)
 			return context.Cause(running)
 		})
 	}
@@ -164,7 +166,7 @@ func EvaluateBy(ctx context.Context, roll Roll, prompts []schemas.Prompt, cfg Ev
 		}
 	}
 	if failed == len(rollouts) && failed > 0 {
-		return report(rollouts, cfg), fmt.Errorf("evaluate: each of %d rollouts failed: %w", failed, rollouts[0].err)
+		return newReport(rollouts, cfg), fmt.Errorf("evaluate: each of %d rollouts failed: %w", failed, rollouts[0].err)
 	}
 	if cfg.Seen != nil {
 		for _, e := range rollouts {
@@ -173,7 +175,7 @@ func EvaluateBy(ctx context.Context, roll Roll, prompts []schemas.Prompt, cfg Ev
 			}
 		}
 	}
-	return report(rollouts, cfg), nil
+	return newReport(rollouts, cfg), nil
 }
 
 // evaluated is one rollout: its trajectory, or why there is none.
@@ -186,12 +188,12 @@ type evaluated struct {
 	err        error
 }
 
-// evaluate runs one rollout, again where the machinery failed.
-func (c EvalConfig) evaluate(ctx context.Context, roll Roll, prompt schemas.Prompt, i int) evaluated {
+// evaluateSample runs one rollout, and again where the machinery failed.
+func (c EvalConfig) evaluateSample(ctx context.Context, roll Roll, prompt schemas.Prompt, i int) evaluated {
 	e := evaluated{prompt: prompt, sample: i % c.Samples}
 	for delay := c.RetryDelay; ; delay *= 2 {
 		e.attempts++
-		e.trajectory, e.transcript, e.err = roll(ctx, c.ticket(prompt, i/c.Samples, e.sample))
+		e.trajectory, e.transcript, e.err = roll(ctx, c.newTicket(prompt, i/c.Samples, e.sample))
 		switch {
 		case errors.Is(e.err, errNothingSampled):
 			e.trajectory, e.transcript, e.err = &schemas.Trajectory{Source: prompt.Source, Stop: schemas.StopTokens}, &Transcript{Stop: schemas.StopTokens}, nil
@@ -200,14 +202,14 @@ func (c EvalConfig) evaluate(ctx context.Context, roll Roll, prompt schemas.Prom
 			return e
 		}
 		e.err = fmt.Errorf("prompt %s: %w", prompt.ID, e.err)
-		if e.attempts >= max(1, c.Attempts) || unretryable(e.err) || errors.Is(e.err, ErrAbandoned) || !rest(ctx, delay) {
+		if e.attempts >= max(1, c.Attempts) || isUnretryable(e.err) || errors.Is(e.err, ErrAbandoned) || !waitFor(ctx, delay) {
 			return e
 		}
 	}
 }
 
-// rest waits; false says that ctx ended.
-func rest(ctx context.Context, delay time.Duration) bool {
+// waitFor waits; false means that ctx ended first.
+func waitFor(ctx context.Context, delay time.Duration) bool {
 	timer := time.NewTimer(delay)
 	defer timer.Stop()
 	select {
@@ -221,10 +223,11 @@ func rest(ctx context.Context, delay time.Duration) bool {
 // evalGroup begins the groups of evaluations; those that are trained on begin with a g.
 const evalGroup = "eval-"
 
-// evaluates says that a ticket is one of an evaluation.
-func evaluates(t *schemas.Ticket) bool { return strings.HasPrefix(t.Group, evalGroup) }
+// isEvaluation reports whether a ticket belongs to an evaluation.
+func isEvaluation(t *schemas.Ticket) bool { return strings.HasPrefix(t.Group, evalGroup) }
 
-func (c EvalConfig) ticket(prompt schemas.Prompt, cursor, sample int) *schemas.Ticket {
+// newTicket makes the ticket of a sample of a prompt.
+func (c EvalConfig) newTicket(prompt schemas.Prompt, cursor, sample int) *schemas.Ticket {
 	group := fmt.Sprintf("%s%s-%d", evalGroup, c.Name, cursor)
 	return &schemas.Ticket{
 		Run: c.Run, ID: fmt.Sprintf("%s-%d", group, sample), Group: group, Cursor: uint64(cursor),
@@ -234,8 +237,8 @@ func (c EvalConfig) ticket(prompt schemas.Prompt, cursor, sample int) *schemas.T
 	}
 }
 
-// lose counts a rollout that gave no score.
-func (r *EvalReport) lose(err error) {
+// countLost counts a rollout without a score.
+func (r *EvalReport) countLost(err error) {
 	if errors.Is(err, ErrAbandoned) {
 		r.Abandoned++
 		return
@@ -257,22 +260,22 @@ type reasoned interface {
 	Reason() string
 }
 
-// report takes the means, in the order of the prompts: the same rollouts give the same report to the last bit.
-func report(rollouts []evaluated, cfg EvalConfig) *EvalReport {
+// newReport computes the means, in the order of the prompts: the same rollouts give the same report to the last bit.
+func newReport(rollouts []evaluated, cfg EvalConfig) *EvalReport {
 	r := &EvalReport{
 		BySource: map[string]EvalScore{}, Stops: map[schemas.StopReason]int{},
 		OldestVersion: int64(schemas.NoVersion), NewestVersion: int64(schemas.NoVersion),
 	}
 	for _, e := range rollouts {
 		r.Retried += e.attempts - 1
-		r.Samples = append(r.Samples, e.record())
+		r.Samples = append(r.Samples, e.newSample())
 		if e.err != nil {
-			r.lose(e.err)
+			r.countLost(e.err)
 			continue
 		}
-		r.add(e)
+		r.addRollout(e)
 		source := r.BySource[e.trajectory.Source]
-		source.add(e)
+		source.addRollout(e)
 		r.BySource[e.trajectory.Source] = source
 		r.Stops[e.trajectory.Stop]++
 		if v := e.trajectory.OldestVersion(); v != int64(schemas.NoVersion) && (r.OldestVersion < 0 || v < r.OldestVersion) {
@@ -280,11 +283,11 @@ func report(rollouts []evaluated, cfg EvalConfig) *EvalReport {
 		}
 		r.NewestVersion = max(r.NewestVersion, e.trajectory.NewestVersion())
 	}
-	r.EvalScore = r.mean()
+	r.EvalScore = r.average()
 	for source, score := range r.BySource {
-		r.BySource[source] = score.mean()
+		r.BySource[source] = score.average()
 	}
-	count(r.Samples, cfg.Reward)
+	countVotes(r.Samples, cfg.Reward)
 	r.Measures, r.MeasuresBySource = Measured(r.Samples, cfg.Samples)
 	return r
 }

@@ -29,15 +29,15 @@ func newFork(from *schemas.Fork) *fork {
 	return &fork{from: from}
 }
 
-// take is the turn that comes next where it answers the request, else nil: the policy is asked. with more the request goes on with a turn that
-// the policy began. The episode's lock is held.
-func (f *fork) take(r *schemas.GenerateRequest, agent string, more bool) *generate.Result {
+// takeReplayedTurn returns the turn that comes next where it answers the request, else nil: the policy is asked. The episode's lock is
+// held.
+func (f *fork) takeReplayedTurn(r *schemas.GenerateRequest, agent string, more bool) *generate.Result {
 	if f == nil || more || f.diverged != "" || f.next == len(f.from.Turns) {
 		return nil
 	}
 	turn := f.from.Turns[f.next]
 	s := &f.from.Segments[turn.Segment]
-	if f.diverged = f.differs(r, agent, s, turn); f.diverged != "" {
+	if f.diverged = f.describeDifference(r, agent, s, turn); f.diverged != "" {
 		return nil
 	}
 	f.next++
@@ -51,8 +51,8 @@ func (f *fork) take(r *schemas.GenerateRequest, agent string, more bool) *genera
 	return out
 }
 
-// differs says why a turn does not answer a request; "" where it does.
-func (f *fork) differs(r *schemas.GenerateRequest, agent string, s *schemas.Segment, turn schemas.Turn) string {
+// describeDifference returns why a turn does not answer a request; "" where it does.
+func (f *fork) describeDifference(r *schemas.GenerateRequest, agent string, s *schemas.Segment, turn schemas.Turn) string {
 	shown := s.Tokens[:turn.Start]
 	switch {
 	case agent != s.Agent:
@@ -71,8 +71,8 @@ func (f *fork) differs(r *schemas.GenerateRequest, agent string, s *schemas.Segm
 	return ""
 }
 
-// forked is what the trajectory says of it; nil where the ticket asked for no fork.
-func (f *fork) forked() *schemas.Forked {
+// describeFork returns the trajectory's record of the fork; nil where the ticket asked for no fork.
+func (f *fork) describeFork() *schemas.Forked {
 	if f == nil {
 		return nil
 	}
@@ -83,8 +83,8 @@ func (f *fork) forked() *schemas.Forked {
 	return out
 }
 
-// seed is what agent and tools draw from: the parent's in a fork, so that they do what they did then.
-func (e *Episode) seed() uint64 {
+// drawingSeed returns the seed that agent and tools draw from: the parent's in a fork, so that they do the same as then.
+func (e *Episode) drawingSeed() uint64 {
 	if e.fork != nil {
 		return e.fork.from.Seed
 	}

@@ -9,9 +9,9 @@ import (
 	"github.com/weir-rl/weir/streams/generate"
 )
 
-// full says that the engine takes no longer context: its own bound of a sequence is below the ticket's, and the episode ends by its
+// isFull reports whether the engine takes no longer context: its own bound of a sequence is below the ticket's, and the episode ends by its
 // tokens as at the ticket's. An error in its place would lose every episode that grows so long, and those alone.
-func full(g *generate.Result) bool {
+func isFull(g *generate.Result) bool {
 	return g != nil && len(g.Tokens) == 0 && g.Stop == schemas.GenerateLength
 }
 

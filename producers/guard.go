@@ -35,25 +35,25 @@ type brokenError struct {
 func (b *brokenError) Error() string { return fmt.Sprintf("%s panicked: %v", b.part, b.Value) }
 func (b *brokenError) Unwrap() error { return b.PanicError }
 
-// guarded is Guard for what an episode cannot go on without, also where fn guarded its own goroutines. A panic that has its part's name
-// keeps it, and one that only made a tool unavailable, as while a session opens, stays that.
-func guarded(part string, fn func() error) error {
+// guardPart is Guard for a part that an episode cannot go on without, also where fn guarded its own goroutines. A panic that has its part's
+// name keeps it, and one that only made a tool unavailable, as while a session opens, stays that.
+func guardPart(part string, fn func() error) error {
 	err := Guard(fn)
-	if panicked, ok := errors.AsType[*PanicError](err); ok && broken(err) == nil && !errors.Is(err, ErrUnavailable) {
+	if panicked, ok := errors.AsType[*PanicError](err); ok && findPanic(err) == nil && !errors.Is(err, ErrUnavailable) {
 		return &brokenError{part, panicked}
 	}
 	return err
 }
 
-// broken is the panic that ended an episode, nil where none did.
-func broken(err error) *brokenError {
+// findPanic returns the panic that ended an episode, nil where none did.
+func findPanic(err error) *brokenError {
 	b, _ := errors.AsType[*brokenError](err)
 	return b
 }
 
 // logBroken writes down where a part panicked.
 func logBroken(log *slog.Logger, err error) {
-	if b := broken(err); b != nil {
+	if b := findPanic(err); b != nil {
 		log.Error("a part of the task panicked: mend it, the producer goes on", "part", b.part, "panic", fmt.Sprint(b.Value), "stack", string(b.Stack))
 	}
 }

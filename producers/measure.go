@@ -47,7 +47,8 @@ type EvalTurn struct {
 	Error       string `json:"error,omitempty"`
 }
 
-func (e evaluated) record() EvalSample {
+// newSample returns the record of the rollout for a file of samples.
+func (e evaluated) newSample() EvalSample {
 	out := EvalSample{
 		ID: e.prompt.ID, Sample: e.sample, Source: e.prompt.Source, Question: e.prompt.Text, Answers: e.prompt.Answers, Attempts: e.attempts,
 		Version: int64(schemas.NoVersion),
@@ -102,12 +103,13 @@ func MajorityAt(votes []string, right []float64, k int, seed uint64) float64 {
 	total := 0.0
 	for range rounds {
 		drawn := random.Perm(len(votes))[:k]
-		total += majority(votes, right, drawn)
+		total += majorityScore(votes, right, drawn)
 	}
 	return total / float64(rounds)
 }
 
-func majority(votes []string, right []float64, drawn []int) float64 {
+// majorityScore returns the mean score of the answer that most of the drawn votes are for.
+func majorityScore(votes []string, right []float64, drawn []int) float64 {
 	count, correct := map[string]float64{}, map[string]float64{}
 	most := 0.0
 	for _, i := range drawn {
@@ -164,19 +166,20 @@ func Measured(samples []EvalSample, n int) (all map[string]Measure, bySource map
 	}
 	bySource = map[string]map[string]Measure{}
 	for source, of := range sources {
-		bySource[source] = measures(of, n)
+		bySource[source] = measureQuestions(of, n)
 	}
-	return measures(questions, n), bySource
+	return measureQuestions(questions, n), bySource
 }
 
-func measures(questions []*questionSamples, n int) map[string]Measure {
+// measureQuestions computes the measures of all questions, from n samples of each.
+func measureQuestions(questions []*questionSamples, n int) map[string]Measure {
 	values := map[string][]float64{}
 	for i, q := range questions {
 		add := func(name string, x float64) { values[name] = append(values[name], x) }
-		add("mean_at_"+strconv.Itoa(n), mean(q.right))
+		add("mean_at_"+strconv.Itoa(n), meanOf(q.right))
 		for name, xs := range q.components {
 			if name != ComponentExactMatch {
-				add(name, mean(xs))
+				add(name, meanOf(xs))
 			}
 		}
 		if n == 1 {
@@ -188,7 +191,7 @@ func measures(questions []*questionSamples, n int) map[string]Measure {
 				correct++
 			}
 		}
-		for _, k := range powers(n) {
+		for _, k := range powersBelow(n) {
 			if k > len(q.right) {
 				continue // too few of its samples were scored
 			}
@@ -200,13 +203,13 @@ func measures(questions []*questionSamples, n int) map[string]Measure {
 	}
 	out := map[string]Measure{}
 	for name, xs := range values {
-		out[name] = bootstrap(xs)
+		out[name] = bootstrapMean(xs)
 	}
 	return out
 }
 
-// powers are 1, 2, 4, ... below n, and n.
-func powers(n int) []int {
+// powersBelow returns 1, 2, 4, ... below n, and n.
+func powersBelow(n int) []int {
 	var out []int
 	for k := 1; k < n; k *= 2 {
 		out = append(out, k)
@@ -214,7 +217,8 @@ func powers(n int) []int {
 	return append(out, n)
 }
 
-func mean(xs []float64) float64 {
+// meanOf returns the mean of the values.
+func meanOf(xs []float64) float64 {
 	sum := 0.0
 	for _, x := range xs {
 		sum += x
@@ -225,9 +229,9 @@ func mean(xs []float64) float64 {
 // draws is how often the bootstrap draws.
 const draws = 1000
 
-// bootstrap is a mean with its interval; the same values give the same interval.
-func bootstrap(xs []float64) Measure {
-	m := Measure{Value: mean(xs), Questions: len(xs)}
+// bootstrapMean returns a mean with its interval; the same values give the same interval.
+func bootstrapMean(xs []float64) Measure {
+	m := Measure{Value: meanOf(xs), Questions: len(xs)}
 	m.Low, m.High = m.Value, m.Value
 	if len(xs) < 2 {
 		return m

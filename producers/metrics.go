@@ -90,7 +90,8 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 	return m, nil
 }
 
-func (m *Metrics) generated(took time.Duration) {
+// observeGeneration observes a call of the policy.
+func (m *Metrics) observeGeneration(took time.Duration) {
 	if m != nil {
 		m.generateSeconds.Observe(took.Seconds())
 	}
@@ -102,22 +103,23 @@ func (m *Metrics) begunAnew() {
 	}
 }
 
-func (m *Metrics) unclosed(tool string) {
+// countUnclosed counts a session that did not close.
+func (m *Metrics) countUnclosed(tool string) {
 	if m != nil {
 		m.notClosed.WithLabelValues(tool).Inc()
 	}
 }
 
-// abandoning lets a tool count the call that is made with the context as left behind.
-func (m *Metrics) abandoning(ctx context.Context, tool string) context.Context {
+// withAbandonCount lets a tool count the call that is made with the context as left behind.
+func (m *Metrics) withAbandonCount(ctx context.Context, tool string) context.Context {
 	if m == nil {
 		return ctx
 	}
 	return context.WithValue(ctx, abandonKey{}, func(change float64) { m.left.WithLabelValues(tool).Add(change) })
 }
 
-// called names only tools that exist: what a policy makes up must not become a label.
-func (m *Metrics) called(tool string, known bool, took time.Duration, err error) {
+// observeCall observes a call of a tool that exists: a name that a policy makes up must not become a label.
+func (m *Metrics) observeCall(tool string, known bool, took time.Duration, err error) {
 	if m == nil {
 		return
 	}
@@ -147,7 +149,8 @@ func (m *Metrics) episodeDropped(why, cause string) {
 	}
 }
 
-func (m *Metrics) published(t *schemas.Trajectory, publish time.Duration) {
+// observePublished observes a trajectory that was published.
+func (m *Metrics) observePublished(t *schemas.Trajectory, publish time.Duration) {
 	if m == nil {
 		return
 	}

@@ -21,7 +21,7 @@ func (e *Episode) OpenPart(p Part, tokens []int32) (*Context, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	c := &Context{e: e, part: p, number: len(e.contexts), agent: p.Agent, segment: -1}
-	if err := c.begin(tokens); err != nil {
+	if err := c.beginSegment(tokens); err != nil {
 		return nil, err
 	}
 	e.contexts = append(e.contexts, c)
@@ -31,8 +31,8 @@ func (e *Episode) OpenPart(p Part, tokens []int32) (*Context, error) {
 	return c, nil
 }
 
-// tool finds a tool that can be called in the context; own says that it is the agent's.
-func (c *Context) tool(name string) (tool Tool, own bool) {
+// findTool finds a tool that can be called in the context; own means that it is the agent's.
+func (c *Context) findTool(name string) (tool Tool, own bool) {
 	for _, tool := range c.part.Own {
 		if tool.Spec().Name == name {
 			return tool, true
@@ -41,7 +41,7 @@ func (c *Context) tool(name string) (tool Tool, own bool) {
 	if c.part.Tools != nil && !slices.Contains(c.part.Tools, name) {
 		return nil, false
 	}
-	return c.e.tool(name), false
+	return c.e.findTool(name), false
 }
 
 // callsLeft is how many calls the context may still make, and most the limit that says so. The episode's lock is held.

@@ -50,7 +50,7 @@ func TestAPartCallsItsOwnTools(t *testing.T) {
 			said, err := in.Calls(ctx, []producers.ToolCall{{Name: "search", Arguments: "sweden"}, {Name: "ask", Arguments: "this"}})
 			require.NoError(t, err)
 			require.Contains(t, said[0].Text, c.search)
-			require.Contains(t, said[1].Text, c.ownTool, "through the funnel")
+			require.Contains(t, said[1].Text, c.ownTool, "sanitized")
 			return nil
 		})
 		require.NoError(t, err)

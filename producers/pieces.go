@@ -34,8 +34,8 @@ func (t *Transcript) Pieces() []Piece {
 	return t.pieces()
 }
 
-// pieces are those of the episode, whose turns are in order.
-func (e *Episode) pieces() []Piece {
+// listPieces returns the pieces of the episode, whose turns are in order.
+func (e *Episode) listPieces() []Piece {
 	tok, ok := e.env.Tokenizer.(controlling)
 	if !ok {
 		return nil
@@ -46,20 +46,20 @@ func (e *Episode) pieces() []Piece {
 		s := &e.segments[i]
 		at := 0
 		if i > 0 {
-			at = begins(s, tok)
+			at = continuationStart(s, tok)
 		}
 		for len(turns) > 0 && turns[0].Segment == i {
-			out = e.cut(out, tok, s.Tokens[at:turns[0].Start], false)
-			out = e.cut(out, tok, s.Tokens[turns[0].Start:turns[0].End], true)
+			out = e.appendPieces(out, tok, s.Tokens[at:turns[0].Start], false)
+			out = e.appendPieces(out, tok, s.Tokens[turns[0].Start:turns[0].End], true)
 			at, turns = turns[0].End, turns[1:]
 		}
-		out = e.cut(out, tok, s.Tokens[at:], false)
+		out = e.appendPieces(out, tok, s.Tokens[at:], false)
 	}
 	return out
 }
 
-// begins is where what was said in a segment that an agent wrote anew goes on.
-func begins(s *schemas.Segment, tok controlling) int {
+// continuationStart returns where a segment that an agent wrote anew goes on from its earlier text.
+func continuationStart(s *schemas.Segment, tok controlling) int {
 	first := slices.Index(s.ActionMask, 1)
 	if first < 0 {
 		return len(s.Tokens)
@@ -72,8 +72,8 @@ func begins(s *schemas.Segment, tok controlling) int {
 	return first
 }
 
-// cut appends the pieces of tokens that one side wrote.
-func (e *Episode) cut(out []Piece, tok controlling, ids []int32, sampled bool) []Piece {
+// appendPieces appends the pieces of tokens that one side wrote.
+func (e *Episode) appendPieces(out []Piece, tok controlling, ids []int32, sampled bool) []Piece {
 	for at := 0; at < len(ids); {
 		p := Piece{Sampled: sampled, Control: tok.Special(ids[at])}
 		end := at + 1

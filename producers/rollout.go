@@ -30,7 +30,8 @@ type Environment struct {
 	stops *stopTokens
 }
 
-func (env Environment) validate() error {
+// checkParts reports every part that is missing.
+func (env Environment) checkParts() error {
 	var faults []error
 	for _, need := range []struct {
 		name   string
@@ -54,18 +55,18 @@ func (env Environment) validate() error {
 // Rollout runs one episode to its end and scores it. Its error is always the machinery's: what the agent
 // did wrong, and the limits it ran into, are in the trajectory's stop reason.
 func Rollout(ctx context.Context, ticket *schemas.Ticket, env Environment) (*schemas.Trajectory, *Transcript, error) {
-	if err := env.validate(); err != nil {
+	if err := env.checkParts(); err != nil {
 		return nil, nil, err
 	}
 	e := newEpisode(ticket, env, nil)
-	defer e.close(ctx)
-	return rollout(ctx, e)
+	defer e.closeSessions(ctx)
+	return runRollout(ctx, e)
 }
 
-// rollout leaves the episode's sessions open: the caller closes the episode.
-func rollout(ctx context.Context, e *Episode) (trajectory *schemas.Trajectory, transcript *Transcript, err error) {
-	err = guarded(fmt.Sprintf("a tool or the tokenizer %T", e.env.Tokenizer), func() (err error) {
-		trajectory, transcript, err = e.roll(ctx)
+// runRollout runs an episode and leaves its sessions open: the caller closes the episode.
+func runRollout(ctx context.Context, e *Episode) (trajectory *schemas.Trajectory, transcript *Transcript, err error) {
+	err = guardPart(fmt.Sprintf("a tool or the tokenizer %T", e.env.Tokenizer), func() (err error) {
+		trajectory, transcript, err = e.runAndScore(ctx)
 		return err
 	})
 	if err != nil {
@@ -74,9 +75,9 @@ func rollout(ctx context.Context, e *Episode) (trajectory *schemas.Trajectory, t
 	return trajectory, transcript, nil
 }
 
-// roll is rollout of parts that do not panic, but for the agent and the reward.
-func (e *Episode) roll(ctx context.Context) (*schemas.Trajectory, *Transcript, error) {
-	stop, err := e.drive(ctx)
+// runAndScore runs and scores the episode; panics of the agent and of the reward are errors.
+func (e *Episode) runAndScore(ctx context.Context) (*schemas.Trajectory, *Transcript, error) {
+	stop, err := e.runAgent(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -93,10 +94,10 @@ func (e *Episode) roll(ctx context.Context) (*schemas.Trajectory, *Transcript, e
 		}
 		return nil, nil, fmt.Errorf("%w: the episode ended at once: %s", errNothingSampled, e.stop)
 	}
-	transcript := e.transcript()
-	transcript.Workspace = e.workspace()
+	transcript := e.newTranscript()
+	transcript.Workspace = e.firstWorkspace()
 	var score Score
-	err = guarded(fmt.Sprintf("reward %T", e.env.Reward), func() (err error) {
+	err = guardPart(fmt.Sprintf("reward %T", e.env.Reward), func() (err error) {
 		score, err = e.env.Reward.Score(ctx, e.ticket, transcript)
 		return err
 	})
@@ -104,15 +105,15 @@ func (e *Episode) roll(ctx context.Context) (*schemas.Trajectory, *Transcript, e
 		return nil, nil, fmt.Errorf("%w: %w", errScore, err)
 	}
 	transcript.Workspace, transcript.pieces = nil, nil // its sessions are about to be closed, and its tokens are the trajectory's
-	trajectory, err := e.trajectory(score)
+	trajectory, err := e.newTrajectory(score)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", errScore, err)
 	}
 	return trajectory, transcript, nil
 }
 
-// drive runs the agent under the time limit and says why it stopped, where the agent itself did not.
-func (e *Episode) drive(ctx context.Context) (schemas.StopReason, error) {
+// runAgent runs the agent under the time limit and returns why it stopped, where the agent itself did not.
+func (e *Episode) runAgent(ctx context.Context) (schemas.StopReason, error) {
 	if cause := context.Cause(ctx); cause != nil {
 		return "", cause
 	}
@@ -124,10 +125,10 @@ func (e *Episode) drive(ctx context.Context) (schemas.StopReason, error) {
 	if err := e.openSessions(agentCtx); err != nil {
 		return "", err
 	}
-	err := guarded(fmt.Sprintf("agent %T", e.env.Agent), func() error { return e.env.Agent.Run(agentCtx, e) })
+	err := guardPart(fmt.Sprintf("agent %T", e.env.Agent), func() error { return e.env.Agent.Run(agentCtx, e) })
 	var stopped *StoppedError
 	switch {
-	case broken(err) != nil:
+	case findPanic(err) != nil:
 		return "", err // a fault in a program, even after the agent had finished
 	case context.Cause(ctx) != nil:
 		return "", context.Cause(ctx) // cut off from outside: whatever the agent made of it
@@ -141,8 +142,8 @@ func (e *Episode) drive(ctx context.Context) (schemas.StopReason, error) {
 	return "", fmt.Errorf("run the agent: %w", err)
 }
 
-// trajectory is what the episode recorded, with its scores.
-func (e *Episode) trajectory(score Score) (*schemas.Trajectory, error) {
+// newTrajectory returns the episode's record, with its scores.
+func (e *Episode) newTrajectory(score Score) (*schemas.Trajectory, error) {
 	if score.Turns != nil && len(score.Turns) != len(e.turns) {
 		return nil, fmt.Errorf("%d rewards of turns for %d turns", len(score.Turns), len(e.turns))
 	}
@@ -164,7 +165,7 @@ func (e *Episode) trajectory(score Score) (*schemas.Trajectory, error) {
 		GroupSize: t.GroupSize, Task: t.Task, PromptID: t.Prompt.ID, Source: t.Prompt.Source,
 		Segments: e.segments, Turns: turns,
 		Reward: score.Total, Rewards: score.Components, AgentRewards: score.Agents, Answer: e.answer, Stop: e.stop,
-		StartedAt: e.started, FinishedAt: time.Now().UTC(), Forked: e.fork.forked(),
+		StartedAt: e.started, FinishedAt: time.Now().UTC(), Forked: e.fork.describeFork(),
 	}
 	fitTexts(trajectory, schemas.MaxText(max(t.Limits.MaxTokens, trajectory.Tokens())))
 	return trajectory, nil

@@ -29,8 +29,8 @@ type Deps struct {
 	Log *slog.Logger
 }
 
-// validate reports every fault of every environment.
-func (d Deps) validate() error {
+// checkEnvironments reports every fault of every environment.
+func (d Deps) checkEnvironments() error {
 	var faults []error
 	if d.Stream == nil {
 		faults = append(faults, errors.New("producer needs Stream"))
@@ -42,7 +42,7 @@ func (d Deps) validate() error {
 		if task == "" {
 			faults = append(faults, errors.New(`task "": an environment needs the name of its task`))
 		}
-		if err := d.Environments[task].validate(); err != nil {
+		if err := d.Environments[task].checkParts(); err != nil {
 			faults = append(faults, fmt.Errorf("task %q: %w", task, err))
 		}
 	}
@@ -53,7 +53,7 @@ func (d Deps) validate() error {
 // ticket is left in its hands. It fails only where nothing more can be produced: a wrong configuration, or
 // streams that are gone for good.
 func Run(ctx context.Context, cfg Config, deps Deps) error {
-	if err := errors.Join(cfg.Validate(), deps.validate()); err != nil {
+	if err := errors.Join(cfg.Validate(), deps.checkEnvironments()); err != nil {
 		return fmt.Errorf("producer: %w", err)
 	}
 	if deps.Log == nil {
@@ -66,14 +66,14 @@ func Run(ctx context.Context, cfg Config, deps Deps) error {
 	ctx, stopTaking := context.WithCancel(ctx)
 	defer stopTaking()
 	group, taking := errgroup.WithContext(ctx)
-	working, stopWorking := outlive(taking, cfg.Grace, errDraining)
+	working, stopWorking := extendContext(taking, cfg.Grace, errDraining)
 	defer stopWorking()
-	settling, stopSettling := outlive(working, cfg.Settle, errDraining)
+	settling, stopSettling := extendContext(working, cfg.Settle, errDraining)
 	defer stopSettling()
 
 	group.Go(func() error {
 		err := deps.Stream.FollowControl(taking, func(control *schemas.Control) {
-			w.running.follow(control)
+			w.running.followControl(control)
 			if control.Draining {
 				stopTaking()
 			}
@@ -83,11 +83,11 @@ func Run(ctx context.Context, cfg Config, deps Deps) error {
 	for range cfg.Concurrency {
 		group.Go(func() error {
 			for {
-				lease, err := w.take(taking)
+				lease, err := w.takeTicket(taking)
 				if err != nil {
 					return unlessEnded(taking, "take a ticket", err)
 				}
-				w.serve(working, settling, lease)
+				w.serveTicket(working, settling, lease)
 			}
 		})
 	}

@@ -39,8 +39,8 @@ type ServedCall struct {
 	Failed bool
 }
 
-// times are when an episode's turns and calls were made.
-func (e *Episode) times() []ServedTurn {
+// turnTimes returns when the episode's turns and calls were made.
+func (e *Episode) turnTimes() []ServedTurn {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	out := make([]ServedTurn, len(e.turns))

@@ -57,7 +57,7 @@ type Secret struct {
 // SecretOf is what a ticket tells a [Confidant].
 func SecretOf(t *schemas.Ticket) Secret {
 	return Secret{
-		Question: t.Prompt.Text, Answers: slices.Clone(t.Prompt.Answers), Cursor: t.Cursor, PolicyVersion: t.PolicyVersion, Evaluation: evaluates(t),
+		Question: t.Prompt.Text, Answers: slices.Clone(t.Prompt.Answers), Cursor: t.Cursor, PolicyVersion: t.PolicyVersion, Evaluation: isEvaluation(t),
 	}
 }
 

@@ -17,7 +17,7 @@ func (e *Episode) openSessions(ctx context.Context) error {
 		if !keeps {
 			continue
 		}
-		err := Guard(func() error { return OpenSession(ctx, tool, e.session(), SecretOf(e.ticket)) })
+		err := Guard(func() error { return OpenSession(ctx, tool, e.mainSession(), SecretOf(e.ticket)) })
 		if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(cause, errTimedOut) {
 			return cause
 		}
@@ -32,13 +32,14 @@ func (e *Episode) openSessions(ctx context.Context) error {
 	return nil
 }
 
-func (e *Episode) session() Session {
+// mainSession returns the episode's session.
+func (e *Episode) mainSession() Session {
 	t := e.ticket
-	return Session{Run: t.Run, Episode: t.ID, Task: t.Task, Source: t.Prompt.Source, Seed: e.seed(), World: t.Prompt.World}
+	return Session{Run: t.Run, Episode: t.ID, Task: t.Task, Source: t.Prompt.Source, Seed: e.drawingSeed(), World: t.Prompt.World}
 }
 
-// workspace is the first that a session of the episode has; nil if none has.
-func (e *Episode) workspace() Workspace {
+// firstWorkspace returns the first workspace of the episode's sessions; nil if none has one.
+func (e *Episode) firstWorkspace() Workspace {
 	for _, tool := range e.sessions {
 		if tool, ok := tool.(Workspaced); ok {
 			if w, open := tool.Workspace(e.ticket.ID); open {
@@ -49,11 +50,11 @@ func (e *Episode) workspace() Workspace {
 	return nil
 }
 
-// close tells everybody who keeps something for the episode that it is over. It takes [CloseLimit] at most; what is not
-// closed by then goes on by itself and is counted.
-func (e *Episode) close(ctx context.Context) {
+// closeSessions closes everything that is kept for the episode. It takes [CloseLimit] at most; what is not closed by then goes on by itself
+// and is counted.
+func (e *Episode) closeSessions(ctx context.Context) {
 	if policy, ok := e.env.Policy.(Forgetter); ok {
-		for _, name := range e.caches() {
+		for _, name := range e.cacheNames() {
 			_ = policy.Forget(name) // a hint: what is not told to forget drops the longest idle in time
 		}
 	}
@@ -71,7 +72,7 @@ func (e *Episode) close(ctx context.Context) {
 				err = context.Cause(ctx)
 			}
 			if err != nil {
-				e.env.metrics.unclosed(tool.Spec().Name)
+				e.env.metrics.countUnclosed(tool.Spec().Name)
 			}
 		})
 	}

@@ -26,8 +26,8 @@ type stops struct {
 	texts        []string
 }
 
-// of is where a turn ends by the options.
-func (s *stopTokens) of(o GenerateOptions) (stops, error) {
+// stopsFor returns where a turn ends by the options.
+func (s *stopTokens) stopsFor(o GenerateOptions) (stops, error) {
 	out := stops{tokens: o.Stop, hard: o.Stop}
 	if len(o.StopTexts) == 0 {
 		return out, nil
@@ -35,14 +35,14 @@ func (s *stopTokens) of(o GenerateOptions) (stops, error) {
 	out.hard = slices.Clone(o.Stop)
 	var soft []int32
 	for _, text := range o.StopTexts {
-		if text == "" || !stoppable(text[len(text)-1]) {
+		if text == "" || !isStoppable(text[len(text)-1]) {
 			return stops{}, fmt.Errorf("stop text %q: it must end in a printable ASCII character or a line break", text)
 		}
 		if id, ok := s.tok.ID(text); ok {
 			out.hard = append(out.hard, id)
 			continue
 		}
-		soft, out.texts = append(soft, s.having(text[len(text)-1])...), append(out.texts, text)
+		soft, out.texts = append(soft, s.tokensWith(text[len(text)-1])...), append(out.texts, text)
 	}
 	out.tokens = slices.Concat(out.hard, soft)
 	slices.Sort(out.tokens)
@@ -50,10 +50,11 @@ func (s *stopTokens) of(o GenerateOptions) (stops, error) {
 	return out, nil
 }
 
-func stoppable(c byte) bool { return c == '\n' || c > ' ' && c < 0x7f }
+// isStoppable reports whether a turn can be made to stop at a character.
+func isStoppable(c byte) bool { return c == '\n' || c > ' ' && c < 0x7f }
 
-// having are the tokens whose text has the character.
-func (s *stopTokens) having(c byte) []int32 {
+// tokensWith returns the tokens whose text has the character.
+func (s *stopTokens) tokensWith(c byte) []int32 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if ids, known := s.with[c]; known {

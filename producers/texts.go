@@ -4,7 +4,7 @@ import "github.com/weir-rl/weir/schemas"
 
 // fitTexts shortens a trajectory's texts, the longest first, until they have at most so many bytes together. The rewards are of the whole ones.
 func fitTexts(t *schemas.Trajectory, most int) {
-	for bound := schemas.MaxCallText; textOf(t) > most && bound > 0; bound /= 2 {
+	for bound := schemas.MaxCallText; textBytes(t) > most && bound > 0; bound /= 2 {
 		t.Answer = cutText(t.Answer, max(bound, most/2))
 		for i := range t.Turns {
 			for k := range t.Turns[i].Calls {
@@ -18,8 +18,8 @@ func fitTexts(t *schemas.Trajectory, most int) {
 	}
 }
 
-// textOf is how many bytes of text a trajectory has.
-func textOf(t *schemas.Trajectory) int {
+// textBytes returns how many bytes of text a trajectory has.
+func textBytes(t *schemas.Trajectory) int {
 	n := len(t.Answer) + len(t.Error)
 	for _, turn := range t.Turns {
 		for _, call := range turn.Calls {

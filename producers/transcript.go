@@ -70,14 +70,15 @@ type TranscriptCall struct {
 	Failed bool
 }
 
-// order puts the turns in the order of their segments: those of contexts that went on at the same time come in any order.
-func (e *Episode) order() {
+// sortTurns puts the turns in the order of their segments: turns of contexts that went on at the same time come in any order.
+func (e *Episode) sortTurns() {
 	slices.SortStableFunc(e.turns, func(a, b *turn) int { return cmp.Or(cmp.Compare(a.Segment, b.Segment), cmp.Compare(a.Start, b.Start)) })
 }
 
-func (e *Episode) transcript() *Transcript {
-	e.order()
-	t := &Transcript{Prompt: e.ticket.Prompt.Text, Answer: e.answer, Stop: e.stop, Posted: e.posted, Metrics: e.reported, pieces: e.pieces}
+// newTranscript returns the transcript of the episode so far.
+func (e *Episode) newTranscript() *Transcript {
+	e.sortTurns()
+	t := &Transcript{Prompt: e.ticket.Prompt.Text, Answer: e.answer, Stop: e.stop, Posted: e.posted, Metrics: e.reported, pieces: e.listPieces}
 	var said []int32
 	for i := range e.segments {
 		s := &e.segments[i]
@@ -97,7 +98,7 @@ func (e *Episode) transcript() *Transcript {
 		t.Sampled += len(tokens)
 		out := TranscriptTurn{Context: turn.Segment, Text: e.env.Tokenizer.Decode(tokens), Reward: turn.ProcessReward}
 		for i, call := range turn.Turn.Calls {
-			out.add(TranscriptCall{call.Tool, call.Arguments, turn.said[i].Text, call.Error, call.Failed})
+			out.addCall(TranscriptCall{call.Tool, call.Arguments, turn.said[i].Text, call.Error, call.Failed})
 			out.Outputs, out.Errors = out.Outputs+turn.said[i].Outputs, out.Errors+turn.said[i].Errors
 		}
 		t.Turns = append(t.Turns, out)
@@ -105,7 +106,8 @@ func (e *Episode) transcript() *Transcript {
 	return t
 }
 
-func (t *TranscriptTurn) add(c TranscriptCall) {
+// addCall adds a call to the turn.
+func (t *TranscriptTurn) addCall(c TranscriptCall) {
 	if len(t.Calls) == 0 {
 		t.Tool, t.Arguments, t.Observation, t.Error = c.Tool, c.Arguments, c.Observation, c.Error
 	} else {
@@ -131,7 +133,7 @@ func (t *Transcript) String() string {
 	var b strings.Builder
 	b.WriteString("prompt: " + t.Prompt + "\n")
 	for _, turn := range t.Turns {
-		b.WriteString(cmp.Or(t.agent(turn), "policy") + ": " + turn.Text + "\n")
+		b.WriteString(cmp.Or(t.agentOf(turn), "policy") + ": " + turn.Text + "\n")
 		for _, call := range turn.Calls {
 			b.WriteString(call.Tool + ": " + call.Observation + "\n")
 		}
@@ -143,8 +145,8 @@ func (t *Transcript) String() string {
 	return b.String()
 }
 
-// agent is who made a turn.
-func (t *Transcript) agent(turn TranscriptTurn) string {
+// agentOf returns the agent that made a turn.
+func (t *Transcript) agentOf(turn TranscriptTurn) string {
 	if turn.Context < len(t.Contexts) {
 		return t.Contexts[turn.Context].Agent
 	}

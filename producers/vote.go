@@ -25,9 +25,9 @@ type candidate struct {
 // election counts the votes of a question's samples.
 type election struct{ candidates []candidate }
 
-// vote is what a ballot counts as: the first spelling of its candidate, which is the first whose every spelling is the same to the voter. So a candidate
-// never holds two answers that the voter tells apart, even where it holds both equal to a third.
-func (e *election) vote(by Voter, ballot string) string {
+// candidateOf returns the candidate that a ballot counts for: the first spelling of its candidate, which is the first whose every spelling
+// is the same to the voter. So a candidate never holds two answers that the voter tells apart, even where it holds both equal to a third.
+func (e *election) candidateOf(by Voter, ballot string) string {
 	if ballot == "" {
 		return ""
 	}
@@ -37,7 +37,7 @@ func (e *election) vote(by Voter, ballot string) string {
 		}
 	}
 	for i := range e.candidates {
-		if c := &e.candidates[i]; c.agrees(by, ballot) {
+		if c := &e.candidates[i]; c.agreesWith(by, ballot) {
 			c.ballots = append(c.ballots, ballot)
 			return c.ballots[0]
 		}
@@ -46,7 +46,8 @@ func (e *election) vote(by Voter, ballot string) string {
 	return ballot
 }
 
-func (c *candidate) agrees(by Voter, ballot string) bool {
+// agreesWith reports whether every spelling of the candidate is the same as the ballot to the voter.
+func (c *candidate) agreesWith(by Voter, ballot string) bool {
 	for _, b := range c.ballots {
 		if !by.Same(b, ballot) {
 			return false
@@ -55,8 +56,8 @@ func (c *candidate) agrees(by Voter, ballot string) bool {
 	return true
 }
 
-// count fills in the votes of samples, by question and in their order.
-func count(samples []EvalSample, reward Reward) {
+// countVotes fills in the votes of samples, by question and in their order.
+func countVotes(samples []EvalSample, reward Reward) {
 	by, ok := reward.(Voter)
 	if !ok {
 		by = byWords{reward}
@@ -70,7 +71,7 @@ func count(samples []EvalSample, reward Reward) {
 		if questions[s.ID] == nil {
 			questions[s.ID] = &election{}
 		}
-		s.Vote = questions[s.ID].vote(by, by.Ballot(s.Answer))
+		s.Vote = questions[s.ID].candidateOf(by, by.Ballot(s.Answer))
 	}
 }
 

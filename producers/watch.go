@@ -25,7 +25,7 @@ type Move struct {
 	Agent string
 	// Segment is the segment that the move is in.
 	Segment int
-	// Text is what was said: a call's arguments, of a tool's observation what is left of it behind the funnel.
+	// Text is what was said: a call's arguments, of a tool's observation the sanitized text.
 	Text string
 	// Tool is the tool of a call or of its observation, Call the call's index in the episode; "" and 0 for what is of none.
 	Tool string
@@ -35,8 +35,8 @@ type Move struct {
 	Failed bool
 }
 
-// watched tells who watches of a move, whose text is that of the tokens where it has none.
-func (c *Context) watched(m Move, tokens []int32) {
+// notifyMove tells the episode's watcher of a move, whose text is that of the tokens where it has none.
+func (c *Context) notifyMove(m Move, tokens []int32) {
 	watch := c.e.env.Watch
 	if watch == nil {
 		return
@@ -50,5 +50,5 @@ func (c *Context) watched(m Move, tokens []int32) {
 
 // watchedCall tells of a call, as it is made.
 func (c *Context) watchedCall(call ToolCall, index int) {
-	c.watched(Move{Kind: MoveTool, Text: schemas.CallText(call.Arguments), Tool: schemas.CallText(call.Name), Call: index}, nil)
+	c.notifyMove(Move{Kind: MoveTool, Text: schemas.CallText(call.Arguments), Tool: schemas.CallText(call.Name), Call: index}, nil)
 }

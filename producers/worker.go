@@ -47,9 +47,9 @@ func newWorker(cfg Config, deps Deps) *worker {
 	return w
 }
 
-// outlive returns a context that ends, with this cause, so long after ctx does. The returned function ends it at
-// once and waits until nothing is left of it.
-func outlive(ctx context.Context, by time.Duration, cause error) (context.Context, func()) {
+// extendContext returns a context that ends, with this cause, so long after ctx does. The returned function ends it at once and waits until
+// nothing is left of it.
+func extendContext(ctx context.Context, by time.Duration, cause error) (context.Context, func()) {
 	longer, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -74,8 +74,8 @@ func outlive(ctx context.Context, by time.Duration, cause error) (context.Contex
 	}
 }
 
-// take waits for a ticket. While the control says paused, none is taken.
-func (w *worker) take(ctx context.Context) (Lease, error) {
+// takeTicket waits for a ticket. While the control pauses, none is taken.
+func (w *worker) takeTicket(ctx context.Context) (Lease, error) {
 	for ctx.Err() == nil {
 		lease, err := w.takeUnlessPaused(ctx)
 		if lease != nil || err != nil {
@@ -89,7 +89,7 @@ func (w *worker) take(ctx context.Context) (Lease, error) {
 func (w *worker) takeUnlessPaused(ctx context.Context) (Lease, error) {
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
-	paused, leave := w.running.enter(cancel)
+	paused, leave := w.running.enterTaking(cancel)
 	defer leave()
 	if paused != nil {
 		select {
@@ -105,9 +105,8 @@ func (w *worker) takeUnlessPaused(ctx context.Context) (Lease, error) {
 	return lease, err
 }
 
-// serve does what a ticket asks for and ends its lease, one way or the other. Working bounds the episode, settling
-// the end of the lease.
-func (w *worker) serve(working, settling context.Context, lease Lease) {
+// serveTicket runs the episode of a ticket and ends its lease. Working bounds the episode, settling the end of the lease.
+func (w *worker) serveTicket(working, settling context.Context, lease Lease) {
 	ticket := lease.Ticket()
 	log := w.log.With("ticket", ticket.ID, "delivery", lease.Delivery())
 	ctx, cancel := context.WithCancelCause(working)
@@ -118,13 +117,13 @@ func (w *worker) serve(working, settling context.Context, lease Lease) {
 	defer w.metrics.episodeRunning(-1)
 
 	story := Served{Ticket: ticket, Delivery: lease.Delivery(), Producer: w.cfg.Name, Leased: time.Now()}
-	trajectory, err := w.produce(ctx, ticket, cancel, &story)
+	trajectory, err := w.produceTrajectory(ctx, ticket, cancel, &story)
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		err = cause
 	}
 	if err == nil {
 		// A lease that is lost now ends nothing: the work is done, and where another producer does it again one counts.
-		err = w.publish(working, trajectory, &story)
+		err = w.publishTrajectory(working, trajectory, &story)
 	}
 	if cause := context.Cause(working); err != nil && cause != nil {
 		err = cause
@@ -135,47 +134,47 @@ func (w *worker) serve(working, settling context.Context, lease Lease) {
 	}
 	switch {
 	case err == nil:
-		w.done(settling, lease, log)
+		w.acknowledge(settling, lease, log)
 	case errors.Is(err, errLeaseLost):
 		w.metrics.episodeDropped("lease_lost", "")
 		log.Warn("lease lost: the ticket is somebody else's now")
 	case errors.Is(err, errStale), errors.Is(err, errCancelled):
 		w.metrics.episodeDropped("cancelled", "")
-		w.close(settling, lease, err, log)
+		w.closeSample(settling, lease, err, log)
 	case errors.Is(err, errDraining):
 		w.metrics.episodeDropped("drained", "")
-		w.release(settling, lease, 0, log)
+		w.releaseTicket(settling, lease, 0, log)
 	case Unserved(err):
 		w.metrics.episodeDropped("unserved", "")
 		log.Info("the engines are full or away: the ticket goes back", "err", err)
-		w.release(settling, lease, w.cfg.RetryDelay, log)
-	case lease.Delivery() >= w.cfg.MaxDeliver, unretryable(err):
-		w.metrics.episodeDropped(why(err, "failed"), cause(err))
+		w.releaseTicket(settling, lease, w.cfg.RetryDelay, log)
+	case lease.Delivery() >= w.cfg.MaxDeliver, isUnretryable(err):
+		w.metrics.episodeDropped(dropReason(err, "failed"), failureCause(err))
 		log.Error("episode failed for the last time: its sample is closed", "err", err)
-		w.close(settling, lease, err, log)
+		w.closeSample(settling, lease, err, log)
 	default:
-		w.metrics.episodeDropped(why(err, "returned"), cause(err))
+		w.metrics.episodeDropped(dropReason(err, "returned"), failureCause(err))
 		delay := w.cfg.retryDelay(lease.Delivery())
 		log.Warn("episode failed: the ticket goes back", "err", err, "delay", delay)
 		w.giveBack(settling, lease, delay, log)
 	}
 }
 
-// why is what an episode that came to nothing is counted under.
-func why(err error, otherwise string) string {
+// dropReason returns the label that an episode without a trajectory is counted under.
+func dropReason(err error, otherwise string) string {
 	switch {
 	case errors.Is(err, errUnknownTask):
 		return "unknown_task"
-	case broken(err) != nil:
+	case findPanic(err) != nil:
 		return "panicked"
 	}
 	return otherwise
 }
 
-// cause says what an episode failed by, in a word.
-func cause(err error) string {
+// failureCause returns the cause of an episode's failure as a label.
+func failureCause(err error) string {
 	switch {
-	case why(err, "") != "":
+	case dropReason(err, "") != "":
 		return "" // the word for why says it
 	case errors.Is(err, errScore):
 		return "reward"
@@ -195,8 +194,8 @@ func cause(err error) string {
 	return "other"
 }
 
-// quoted lists the names of tasks, sorted.
-func quoted(envs map[string]Environment) string {
+// quoteNames lists the names of tasks, sorted.
+func quoteNames(envs map[string]Environment) string {
 	names := slices.Sorted(maps.Keys(envs))
 	for i, name := range names {
 		names[i] = strconv.Quote(name)
@@ -204,31 +203,31 @@ func quoted(envs map[string]Environment) string {
 	return strings.Join(names, ", ")
 }
 
-// unretryable says that another try, with the same seed, would fail in the same way.
-func unretryable(err error) bool {
-	return broken(err) != nil || errors.Is(err, errNothingSampled) || errors.Is(err, ErrPrompt) || errors.Is(err, streams.ErrTooLarge) || errors.Is(err, schemas.ErrInvalid)
+// isUnretryable reports whether another try, with the same seed, would fail in the same way.
+func isUnretryable(err error) bool {
+	return findPanic(err) != nil || errors.Is(err, errNothingSampled) || errors.Is(err, ErrPrompt) || errors.Is(err, streams.ErrTooLarge) || errors.Is(err, schemas.ErrInvalid)
 }
 
-// produce runs the episode under the control's watch.
-func (w *worker) produce(ctx context.Context, ticket *schemas.Ticket, cancel context.CancelCauseFunc, story *Served) (*schemas.Trajectory, error) {
+// produceTrajectory runs the episode and cancels it where the control no longer allows it.
+func (w *worker) produceTrajectory(ctx context.Context, ticket *schemas.Ticket, cancel context.CancelCauseFunc, story *Served) (*schemas.Trajectory, error) {
 	env, known := w.envs[ticket.Task]
 	if !known {
-		return nil, fmt.Errorf("%w %q: this producer has %s", errUnknownTask, ticket.Task, quoted(w.envs))
+		return nil, fmt.Errorf("%w %q: this producer has %s", errUnknownTask, ticket.Task, quoteNames(w.envs))
 	}
-	closed, err := w.claim(ctx, ticket.ID)
+	closed, err := w.claimEpisode(ctx, ticket.ID)
 	if err != nil {
 		return nil, err
 	}
-	entry := w.running.add(ticket, env, cancel)
-	defer w.running.remove(entry)
+	entry := w.running.addEpisode(ticket, env, cancel)
+	defer w.running.removeEpisode(entry)
 	defer w.closing.Go(func() error {
 		defer closed()
-		entry.episode.close(ctx)
+		entry.episode.closeSessions(ctx)
 		return nil
 	})
-	trajectory, _, err := rollout(ctx, entry.episode)
+	trajectory, _, err := runRollout(ctx, entry.episode)
 	if w.served != nil {
-		story.Turns = entry.episode.times()
+		story.Turns = entry.episode.turnTimes()
 	}
 	if err != nil {
 		logBroken(w.log.With("ticket", ticket.ID), err)
@@ -238,9 +237,8 @@ func (w *worker) produce(ctx context.Context, ticket *schemas.Ticket, cancel con
 	return trajectory, nil
 }
 
-// claim waits until an earlier episode of the same ticket is closed: its sessions have the same name. The returned function
-// says that this one is.
-func (w *worker) claim(ctx context.Context, id string) (closed func(), err error) {
+// claimEpisode waits until an earlier episode of the same ticket is closed: its sessions have the same name. The returned function closes this episode.
+func (w *worker) claimEpisode(ctx context.Context, id string) (closed func(), err error) {
 	mine := make(chan struct{})
 	for {
 		earlier, loaded := w.ids.LoadOrStore(id, mine)
@@ -258,28 +256,29 @@ func (w *worker) claim(ctx context.Context, id string) (closed func(), err error
 	}
 }
 
-// publish stores the trajectory. The ticket is done only after it: a crash in between publishes the same id
-// again, which is counted once, where the other order would lose it.
-func (w *worker) publish(ctx context.Context, trajectory *schemas.Trajectory, story *Served) error {
+// publishTrajectory stores the trajectory. The ticket is acknowledged after it: a crash in between can only duplicate the trajectory, never
+// lose it.
+func (w *worker) publishTrajectory(ctx context.Context, trajectory *schemas.Trajectory, story *Served) error {
 	start := time.Now()
 	story.Publishing = start
 	if err := w.stream.Publish(ctx, trajectory); err != nil {
 		return err
 	}
 	story.Stored, story.Trajectory = time.Now(), trajectory
-	w.metrics.published(trajectory, time.Since(start))
+	w.metrics.observePublished(trajectory, time.Since(start))
 	return nil
 }
 
-func (w *worker) done(ctx context.Context, lease Lease, log *slog.Logger) {
+// acknowledge acknowledges a ticket whose trajectory is stored.
+func (w *worker) acknowledge(ctx context.Context, lease Lease, log *slog.Logger) {
 	if err := lease.Done(ctx); err != nil {
 		log.Warn("could not mark the ticket done: it will be served again and its trajectory counted once", "err", err)
 	}
 }
 
-// close says that the sample will not come, then ends the ticket; if it cannot say so, the ticket goes back
-// so that somebody will.
-func (w *worker) close(ctx context.Context, lease Lease, why error, log *slog.Logger) {
+// closeSample publishes that the sample will not come, then ends the ticket; where that fails, the ticket goes back, so that another
+// producer closes the sample.
+func (w *worker) closeSample(ctx context.Context, lease Lease, why error, log *slog.Logger) {
 	t := lease.Ticket()
 	err := w.stream.CloseGroup(ctx, &schemas.GroupClosed{
 		Run: t.Run, Group: t.Group, Cancelled: []int{t.Sample}, Why: why.Error(), Producer: w.cfg.Name, ClosedAt: time.Now().UTC(),
@@ -289,7 +288,7 @@ func (w *worker) close(ctx context.Context, lease Lease, why error, log *slog.Lo
 		w.giveBack(ctx, lease, w.cfg.RetryDelay, log)
 		return
 	}
-	w.done(ctx, lease, log)
+	w.acknowledge(ctx, lease, log)
 }
 
 func (w *worker) giveBack(ctx context.Context, lease Lease, delay time.Duration, log *slog.Logger) {
@@ -298,8 +297,8 @@ func (w *worker) giveBack(ctx context.Context, lease Lease, delay time.Duration,
 	}
 }
 
-// release gives back a ticket that has not failed.
-func (w *worker) release(ctx context.Context, lease Lease, delay time.Duration, log *slog.Logger) {
+// releaseTicket gives back a ticket that has not failed.
+func (w *worker) releaseTicket(ctx context.Context, lease Lease, delay time.Duration, log *slog.Logger) {
 	if err := lease.Release(ctx, delay); err != nil {
 		log.Warn("could not return the ticket: its lease will lapse", "err", err)
 	}

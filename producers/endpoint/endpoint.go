@@ -71,8 +71,8 @@ func (e *Endpoint) String() string { return e.client.String() }
 func (e *Endpoint) Roll(env producers.Environment) producers.Roll {
 	return func(ctx context.Context, ticket *schemas.Ticket) (*schemas.Trajectory, *producers.Transcript, error) {
 		a := &episode{Endpoint: e, env: env, ticket: ticket, started: time.Now().UTC(), transcript: &producers.Transcript{Prompt: ticket.Prompt.Text}}
-		defer a.close(ctx)
-		return a.roll(ctx)
+		defer a.closeSessions(ctx)
+		return a.runEpisode(ctx)
 	}
 }
 
@@ -127,13 +127,14 @@ type episode struct {
 // errTimedOut is the cause of an episode's end by its time limit.
 var errTimedOut = errors.New("the episode's time limit")
 
-func (a *episode) roll(ctx context.Context) (*schemas.Trajectory, *producers.Transcript, error) {
+// runEpisode runs the episode to its end.
+func (a *episode) runEpisode(ctx context.Context) (*schemas.Trajectory, *producers.Transcript, error) {
 	running, cancel := ctx, context.CancelFunc(func() {})
 	if timeout := a.ticket.Limits.Timeout; timeout > 0 {
 		running, cancel = context.WithTimeoutCause(ctx, timeout, errTimedOut)
 	}
 	defer cancel()
-	err := a.drive(running)
+	err := a.runTurns(running)
 	switch {
 	case context.Cause(ctx) != nil:
 		return nil, nil, context.Cause(ctx)
@@ -162,14 +163,14 @@ func (a *episode) roll(ctx context.Context) (*schemas.Trajectory, *producers.Tra
 	}, a.transcript, nil
 }
 
-// drive asks until the model answers, or a limit is reached.
-func (a *episode) drive(ctx context.Context) error {
-	if err := a.open(ctx); err != nil {
+// runTurns asks until the model answers, or a limit is reached.
+func (a *episode) runTurns(ctx context.Context) error {
+	if err := a.openSessions(ctx); err != nil {
 		return err
 	}
-	a.begin()
+	a.writePrompt()
 	for {
-		got, stop, err := a.ask(ctx)
+		got, stop, err := a.askModel(ctx)
 		if err != nil {
 			return err
 		}
@@ -177,17 +178,17 @@ func (a *episode) drive(ctx context.Context) error {
 		if got.Content != nil {
 			content = *got.Content
 		}
-		a.watched(producers.Move{Kind: producers.MovePolicy, Text: content})
+		a.notifyMove(producers.Move{Kind: producers.MovePolicy, Text: content})
 		turn := producers.TranscriptTurn{Text: content}
 		a.transcript.Text += content + "\n"
 		if len(got.ToolCalls) == 0 {
 			a.transcript.Turns = append(a.transcript.Turns, turn)
-			a.finish(content, stop)
+			a.finishWith(content, stop)
 			return nil
 		}
 		got.Role = "assistant"
 		a.messages = append(a.messages, got)
-		done, err := a.call(ctx, got.ToolCalls, &turn)
+		done, err := a.makeCalls(ctx, got.ToolCalls, &turn)
 		a.transcript.Turns = append(a.transcript.Turns, turn)
 		if err != nil || done {
 			return err
@@ -195,8 +196,8 @@ func (a *episode) drive(ctx context.Context) error {
 	}
 }
 
-// begin writes the first messages.
-func (a *episode) begin() {
+// writePrompt writes the first messages.
+func (a *episode) writePrompt() {
 	text := func(s string) *string { return &s }
 	var own []tasks.Message
 	if m := a.ticket.Prompt.Meta[tasks.MetaMessages]; m == "" || json.Unmarshal([]byte(m), &own) != nil || len(own) == 0 {
@@ -206,26 +207,26 @@ func (a *episode) begin() {
 		a.messages = append(a.messages, message{Role: "system", Content: text(a.cfg.System)})
 	}
 	for _, m := range own {
-		a.watched(producers.Move{Kind: producers.MovePrompt, Text: m.Content})
+		a.notifyMove(producers.Move{Kind: producers.MovePrompt, Text: m.Content})
 		a.messages = append(a.messages, message{Role: m.Role, Content: text(m.Content)})
 	}
 }
 
-// watched tells who watches of a move.
-func (a *episode) watched(m producers.Move) {
+// notifyMove tells the episode's watcher of a move.
+func (a *episode) notifyMove(m producers.Move) {
 	if a.env.Watch != nil {
 		a.env.Watch(m)
 	}
 }
 
-// ask has the model say its next message.
-func (a *episode) ask(ctx context.Context) (message, string, error) {
+// askModel asks the model for its next message.
+func (a *episode) askModel(ctx context.Context) (message, string, error) {
 	body := request{
 		Model: a.cfg.Model, Messages: a.messages, Temperature: a.ticket.Sampling.Temperature, MaxTokens: a.cfg.MaxTokens, Seed: a.ticket.Seed >> 12,
 	}
 	if a.ticket.Limits.MaxTurns > 0 {
 		for _, tool := range a.env.Tools {
-			body.Tools = append(body.Tools, described(tool.Spec()))
+			body.Tools = append(body.Tools, toolSchema(tool.Spec()))
 		}
 	}
 	var out answer
@@ -249,7 +250,8 @@ func (a *episode) ask(ctx context.Context) (message, string, error) {
 // queryKey is the argument of a tool that takes free text.
 const queryKey = "query"
 
-func described(s producers.ToolSpec) any {
+// toolSchema returns a tool as the chat API describes it.
+func toolSchema(s producers.ToolSpec) any {
 	parameters := s.Parameters
 	if parameters == nil {
 		parameters = json.RawMessage(`{"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}`)
@@ -257,8 +259,8 @@ func described(s producers.ToolSpec) any {
 	return map[string]any{"type": "function", "function": map[string]any{"name": s.Name, "description": s.Description, "parameters": parameters}}
 }
 
-// finish takes the answer out of the last message.
-func (a *episode) finish(content, stop string) {
+// finishWith takes the answer out of the last message.
+func (a *episode) finishWith(content, stop string) {
 	a.transcript.Stop = schemas.StopAnswer
 	if stop == "length" {
 		a.transcript.Stop = schemas.StopTokens
@@ -277,8 +279,8 @@ func (a *episode) finish(content, stop string) {
 	}
 }
 
-// call makes the calls of a message; done says that the episode is over.
-func (a *episode) call(ctx context.Context, calls []call, turn *producers.TranscriptTurn) (done bool, err error) {
+// makeCalls makes the calls of a message; done means that the episode is over.
+func (a *episode) makeCalls(ctx context.Context, calls []call, turn *producers.TranscriptTurn) (done bool, err error) {
 	var names, arguments, said []string
 	for _, c := range calls {
 		if a.calls == a.ticket.Limits.MaxTurns {
@@ -287,9 +289,9 @@ func (a *episode) call(ctx context.Context, calls []call, turn *producers.Transc
 			break
 		}
 		move := producers.Move{Kind: producers.MoveTool, Text: c.Function.Arguments, Tool: c.Function.Name, Call: a.calls}
-		a.watched(move)
+		a.notifyMove(move)
 		start := time.Now()
-		observation, err := a.one(ctx, c)
+		observation, err := a.makeCall(ctx, c)
 		if errors.Is(err, producers.ErrUnavailable) || err != nil && ctx.Err() != nil {
 			return true, err
 		}
@@ -299,7 +301,7 @@ func (a *episode) call(ctx context.Context, calls []call, turn *producers.Transc
 			turn.Error = err.Error()
 		}
 		move.Kind, move.Text, move.Took, move.Failed = producers.MoveObservation, text, time.Since(start), err != nil || observation.Errors > 0
-		a.watched(move)
+		a.notifyMove(move)
 		names, arguments, said = append(names, c.Function.Name), append(arguments, c.Function.Arguments), append(said, text)
 		turn.Outputs += observation.Outputs
 		turn.Errors += observation.Errors
@@ -317,8 +319,8 @@ func (a *episode) call(ctx context.Context, calls []call, turn *producers.Transc
 	return done, nil
 }
 
-// one makes one call.
-func (a *episode) one(ctx context.Context, c call) (producers.Observation, error) {
+// makeCall makes one call.
+func (a *episode) makeCall(ctx context.Context, c call) (producers.Observation, error) {
 	var known []string
 	for _, tool := range a.env.Tools {
 		spec := tool.Spec()
@@ -341,8 +343,8 @@ func (a *episode) one(ctx context.Context, c call) (producers.Observation, error
 	return producers.Observation{}, fmt.Errorf("there is no tool %q: there are %s", c.Function.Name, strings.Join(known, ", "))
 }
 
-// open opens the sessions of the tools.
-func (a *episode) open(ctx context.Context) error {
+// openSessions opens the sessions of the tools.
+func (a *episode) openSessions(ctx context.Context) error {
 	t := a.ticket
 	for _, tool := range a.env.Tools {
 		s, ok := tool.(producers.SessionTool)
@@ -359,8 +361,8 @@ func (a *episode) open(ctx context.Context) error {
 	return nil
 }
 
-// close closes them, whatever became of the episode.
-func (a *episode) close(ctx context.Context) {
+// closeSessions closes the sessions, whatever became of the episode.
+func (a *episode) closeSessions(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), producers.CloseLimit)
 	defer cancel()
 	for _, tool := range a.opened {

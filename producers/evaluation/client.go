@@ -98,7 +98,7 @@ func (c *Client) Roll(ctx context.Context, ticket *schemas.Ticket) (*schemas.Tra
 		return nil, nil, fmt.Errorf("%w: an evaluation ticket of %d bytes, the broker takes %d", streams.ErrTooLarge, len(data), limit)
 	}
 	for n := 1; ; n++ {
-		answer, err := c.ask(ctx, ticket, data)
+		answer, err := c.sendTicket(ctx, ticket, data)
 		if ctx.Err() != nil {
 			return nil, nil, context.Cause(ctx)
 		}
@@ -108,7 +108,7 @@ func (c *Client) Roll(ctx context.Context, ticket *schemas.Ticket) (*schemas.Tra
 		case err != nil:
 			return nil, nil, c.unlessGone(ctx, ticket, err)
 		case answer.Outcome == schemas.EvaluationDone:
-			trajectory, transcript, err := read(ticket, answer)
+			trajectory, transcript, err := readRollout(ticket, answer)
 			if err != nil {
 				return nil, nil, &FailureError{whyUnusable, fmt.Errorf("producer %.80s: %w", answer.Producer, err)}
 			}
@@ -126,7 +126,7 @@ func (c *Client) Roll(ctx context.Context, ticket *schemas.Ticket) (*schemas.Tra
 			if err := c.unlessGone(ctx, ticket, nil); err != nil {
 				return nil, nil, err
 			}
-			if c.ending() {
+			if c.isEnding() {
 				return nil, nil, fmt.Errorf("%w: the run is over: %w", producers.ErrAbandoned, waits)
 			}
 			if n == warnAfter && c.warned.Swap(ticket.PolicyVersion+1) != ticket.PolicyVersion+1 {
@@ -137,7 +137,7 @@ func (c *Client) Roll(ctx context.Context, ticket *schemas.Ticket) (*schemas.Tra
 		if answer != nil && answer.Outcome == schemas.EvaluationFull {
 			longest = pauseFull
 		}
-		if err := pause(ctx, n, longest); err != nil {
+		if err := waitBeforeRetry(ctx, n, longest); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -148,7 +148,7 @@ func (c *Client) unlessGone(ctx context.Context, ticket *schemas.Ticket, err err
 	if c.opts.Kept == nil {
 		return err
 	}
-	if c.stored(ctx, ticket.PolicyVersion) {
+	if c.isStored(ctx, ticket.PolicyVersion) {
 		return err
 	}
 	gone := fmt.Errorf("%w: version %d is no longer stored: raise streams.weights_keep or eval.every", producers.ErrAbandoned, ticket.PolicyVersion)
@@ -158,8 +158,9 @@ func (c *Client) unlessGone(ctx context.Context, ticket *schemas.Ticket, err err
 	return gone
 }
 
-// stored says whether a version is, as far as this is known: many tickets ask at the same time, and the broker is asked once a second.
-func (c *Client) stored(ctx context.Context, version int64) bool {
+// isStored reports whether a version is stored, as far as this is known: many tickets ask at the same time, and the broker is asked once a
+// second.
+func (c *Client) isStored(ctx context.Context, version int64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.kept == version && time.Since(c.asked) < time.Second {
@@ -173,7 +174,8 @@ func (c *Client) stored(ctx context.Context, version int64) bool {
 	return false
 }
 
-func (c *Client) ending() bool {
+// isEnding reports whether the client is ending.
+func (c *Client) isEnding() bool {
 	select {
 	case <-c.opts.Ending:
 		return true
@@ -182,8 +184,8 @@ func (c *Client) ending() bool {
 	}
 }
 
-// ask sends the ticket once and waits for the whole answer, or until its producer is silent for too long.
-func (c *Client) ask(ctx context.Context, ticket *schemas.Ticket, data []byte) (*schemas.Evaluation, error) {
+// sendTicket sends the ticket once and waits for the whole answer, or until its producer is silent for too long.
+func (c *Client) sendTicket(ctx context.Context, ticket *schemas.Ticket, data []byte) (*schemas.Evaluation, error) {
 	nc := c.stream.NATS()
 	reply := nc.NewInbox()
 	in := make(chan *nats.Msg, maxParts+64)
@@ -237,7 +239,7 @@ func (c *Client) ask(ctx context.Context, ticket *schemas.Ticket, data []byte) (
 				taken = true
 				continue
 			}
-			done, err := whole.add(m)
+			done, err := whole.addPart(m)
 			if err != nil {
 				return nil, &FailureError{whyUnusable, err}
 			}
@@ -249,7 +251,7 @@ func (c *Client) ask(ctx context.Context, ticket *schemas.Ticket, data []byte) (
 			if err := schemas.Unmarshal(whole.data, answer); err != nil {
 				return nil, &FailureError{whyUnusable, err}
 			}
-			if err := c.fits(ticket, answer); err != nil {
+			if err := c.checkAnswer(ticket, answer); err != nil {
 				return nil, &FailureError{whyUnusable, err}
 			}
 			return answer, nil
@@ -257,8 +259,8 @@ func (c *Client) ask(ctx context.Context, ticket *schemas.Ticket, data []byte) (
 	}
 }
 
-// fits says what is wrong with an answer, its trajectory aside.
-func (c *Client) fits(ticket *schemas.Ticket, e *schemas.Evaluation) error {
+// checkAnswer returns what is wrong with an answer, apart from its trajectory.
+func (c *Client) checkAnswer(ticket *schemas.Ticket, e *schemas.Evaluation) error {
 	if err := e.Validate(); err != nil {
 		return err
 	}
@@ -268,8 +270,8 @@ func (c *Client) fits(ticket *schemas.Ticket, e *schemas.Evaluation) error {
 	return nil
 }
 
-// read is the rollout of an answer, which must be of the ticket and of its version.
-func read(ticket *schemas.Ticket, e *schemas.Evaluation) (*schemas.Trajectory, *producers.Transcript, error) {
+// readRollout decodes the rollout of an answer, which must be of the ticket and of its version.
+func readRollout(ticket *schemas.Ticket, e *schemas.Evaluation) (*schemas.Trajectory, *producers.Transcript, error) {
 	t := new(schemas.Trajectory)
 	if err := schemas.Unmarshal(e.Trajectory, t); err != nil {
 		return nil, nil, err
@@ -301,8 +303,8 @@ func read(ticket *schemas.Ticket, e *schemas.Evaluation) (*schemas.Trajectory, *
 	return t, out, nil
 }
 
-// pause waits before the n-th time that a ticket is asked again, with jitter so that askers part.
-func pause(ctx context.Context, n int, longest time.Duration) error {
+// waitBeforeRetry waits before the n-th time that a ticket is asked again, with jitter so that clients part.
+func waitBeforeRetry(ctx context.Context, n int, longest time.Duration) error {
 	d := min(pauseMin<<min(n-1, 10), longest)
 	timer := time.NewTimer(d/2 + rand.N(d/2+1))
 	defer timer.Stop()

@@ -26,10 +26,11 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 			Name: "weir_producer_evaluations_running", Help: "Evaluation tickets that are worked on now, beside the episodes.",
 		}),
 	}
-	return m, register(registerer, m.answered, m.running)
+	return m, registerAll(registerer, m.answered, m.running)
 }
 
-func register(registerer prometheus.Registerer, collectors ...prometheus.Collector) error {
+// registerAll registers the collectors.
+func registerAll(registerer prometheus.Registerer, collectors ...prometheus.Collector) error {
 	if registerer == nil {
 		return nil
 	}
@@ -41,13 +42,15 @@ func register(registerer prometheus.Registerer, collectors ...prometheus.Collect
 	return nil
 }
 
-func (m *Metrics) answer(outcome schemas.EvaluationOutcome) {
+// countAnswer counts an answer by its outcome.
+func (m *Metrics) countAnswer(outcome schemas.EvaluationOutcome) {
 	if m != nil {
 		m.answered.WithLabelValues(string(outcome)).Inc()
 	}
 }
 
-func (m *Metrics) work(change float64) {
+// addRunning adds to the evaluations that run now.
+func (m *Metrics) addRunning(change float64) {
 	if m != nil {
 		m.running.Add(change)
 	}
@@ -62,7 +65,7 @@ func NewAccount(registerer prometheus.Registerer) (*Account, error) {
 		Name: "weir_trainer_evaluation_tickets_total",
 		Help: "Evaluation tickets by what became of them: done, abandoned, or why they failed to the last attempt (lost, failed, refused, unusable).",
 	}, []string{"end"})}
-	return a, register(registerer, a.tickets)
+	return a, registerAll(registerer, a.tickets)
 }
 
 // Add counts the tickets of an evaluation.

@@ -28,8 +28,8 @@ const (
 // errParts is what is wrong with the parts of an answer.
 var errParts = errors.New("the parts of the answer do not fit together")
 
-// split makes the messages of an answer to a subject. A limit that is not positive is none.
-func split(to string, data []byte, limit int64) []*nats.Msg {
+// splitAnswer makes the messages of an answer to a subject. A limit that is not positive is none.
+func splitAnswer(to string, data []byte, limit int64) []*nats.Msg {
 	size := len(data)
 	if limit > 0 {
 		size = int(max(1, limit-headerRoom))
@@ -51,8 +51,8 @@ type joiner struct {
 	data      []byte
 }
 
-// add takes a part; whole is whether it was the last.
-func (j *joiner) add(m *nats.Msg) (whole bool, err error) {
+// addPart adds a part; whole means that it was the last.
+func (j *joiner) addPart(m *nats.Msg) (whole bool, err error) {
 	place, number, found := strings.Cut(m.Header.Get(headerPart), "/")
 	i, err := strconv.Atoi(place)
 	n, err2 := strconv.Atoi(number)

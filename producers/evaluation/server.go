@@ -41,7 +41,7 @@ func Run(ctx context.Context, cfg Config, deps Deps) error {
 	}
 	s := &server{cfg: cfg, deps: deps, in: make(chan *nats.Msg, maxReceived), calls: map[string]*call{}, tickets: map[string]bool{}}
 	var subs []*nats.Subscription
-	defer func() { s.leave(subs) }()
+	defer func() { s.drainSubscriptions(subs) }()
 	for _, at := range []struct{ subject, queue string }{
 		{deps.Stream.EvaluationsSubject(), queueGroup}, {everySubject(deps.Stream.EvaluationsSubject()), ""},
 	} {
@@ -56,9 +56,9 @@ func Run(ctx context.Context, cfg Config, deps Deps) error {
 	defer stop(errDraining)
 	followed := make(chan error, 1)
 	s.working.Go(func() {
-		followed <- deps.Control(working, func(c *schemas.Control) { s.follow(c) })
+		followed <- deps.Control(working, func(c *schemas.Control) { s.followControl(c) })
 	})
-	return s.serve(working, subs, followed)
+	return s.serveUntil(working, subs, followed)
 }
 
 // errDraining is why an episode is cut off when its producer stops.
@@ -86,7 +86,8 @@ type call struct {
 // errCancelled is why an episode is cut off for which nobody waits.
 var errCancelled = errors.New("nobody waits for it")
 
-func (s *server) serve(ctx context.Context, subs []*nats.Subscription, followed <-chan error) error {
+// serveUntil serves until ctx ends.
+func (s *server) serveUntil(ctx context.Context, subs []*nats.Subscription, followed <-chan error) error {
 	tick := time.NewTicker(keepAlive)
 	defer tick.Stop()
 	for {
@@ -98,7 +99,7 @@ func (s *server) serve(ctx context.Context, subs []*nats.Subscription, followed 
 				return fmt.Errorf("follow the control: %w", err)
 			}
 		case m := <-s.in:
-			s.receive(ctx, m)
+			s.handleMessage(ctx, m)
 		case <-tick.C:
 			s.keepAlive()
 			for _, sub := range subs {
@@ -110,7 +111,8 @@ func (s *server) serve(ctx context.Context, subs []*nats.Subscription, followed 
 	}
 }
 
-func (s *server) follow(c *schemas.Control) {
+// followControl applies a new control.
+func (s *server) followControl(c *schemas.Control) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -131,7 +133,8 @@ func (s *server) keepAlive() {
 	}
 }
 
-func (s *server) receive(ctx context.Context, m *nats.Msg) {
+// handleMessage handles a message: it decodes the ticket, runs it and answers.
+func (s *server) handleMessage(ctx context.Context, m *nats.Msg) {
 	if m.Header.Get(headerOp) == opCancel {
 		s.mu.Lock()
 		c := s.calls[string(m.Data)]
@@ -145,37 +148,37 @@ func (s *server) receive(ctx context.Context, m *nats.Msg) {
 		return
 	}
 	ticket := new(schemas.Ticket)
-	if err := s.read(m.Data, ticket); err != nil {
-		s.answer(m.Reply, s.refusal(ticket, schemas.EvaluationRefused, err.Error()))
+	if err := s.decodeTicket(m.Data, ticket); err != nil {
+		s.sendAnswer(m.Reply, s.newRefusal(ticket, schemas.EvaluationRefused, err.Error()))
 		return
 	}
 	name := cmp.Or(m.Header.Get(headerCall), m.Reply)
 	ctx, cancel := context.WithCancelCause(ctx)
-	if refusal := s.enter(name, ticket, &call{m.Reply, cancel}); refusal != nil {
+	if refusal := s.beginTicket(name, ticket, &call{m.Reply, cancel}); refusal != nil {
 		cancel(nil)
-		s.answer(m.Reply, refusal)
+		s.sendAnswer(m.Reply, refusal)
 		return
 	}
-	s.deps.Metrics.work(1)
+	s.deps.Metrics.addRunning(1)
 	_ = s.deps.Stream.NATS().Publish(m.Reply, []byte(alive)) // from now on silence is a death
 	s.working.Go(func() {
-		defer s.deps.Metrics.work(-1)
+		defer s.deps.Metrics.addRunning(-1)
 		defer cancel(nil)
-		answer := s.roll(ctx, ticket)
+		answer := s.runTicket(ctx, ticket)
 		s.mu.Lock()
 		delete(s.calls, name)
 		delete(s.tickets, ticket.ID)
 		s.mu.Unlock()
 		if errors.Is(context.Cause(ctx), errCancelled) {
-			s.deps.Metrics.answer("cancelled")
+			s.deps.Metrics.countAnswer("cancelled")
 			return
 		}
-		s.answer(m.Reply, answer)
+		s.sendAnswer(m.Reply, answer)
 	})
 }
 
-// read decodes a ticket and says what is wrong with it.
-func (s *server) read(data []byte, t *schemas.Ticket) error {
+// decodeTicket decodes a ticket and returns what is wrong with it.
+func (s *server) decodeTicket(data []byte, t *schemas.Ticket) error {
 	if err := schemas.Unmarshal(data, t); err != nil {
 		return err
 	}
@@ -194,23 +197,24 @@ func (s *server) read(data []byte, t *schemas.Ticket) error {
 	return nil
 }
 
-// enter begins the work on a ticket, or says why not.
-func (s *server) enter(name string, t *schemas.Ticket, c *call) *schemas.Evaluation {
+// beginTicket begins the work on a ticket, or returns the refusal.
+func (s *server) beginTicket(name string, t *schemas.Ticket, c *call) *schemas.Evaluation {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.away != "":
-		return s.refusal(t, schemas.EvaluationDraining, s.away)
+		return s.newRefusal(t, schemas.EvaluationDraining, s.away)
 	case len(s.calls) >= s.cfg.Concurrency:
-		return s.refusal(t, schemas.EvaluationFull, fmt.Sprintf("producer.evaluations is %d", s.cfg.Concurrency))
+		return s.newRefusal(t, schemas.EvaluationFull, fmt.Sprintf("producer.evaluations is %d", s.cfg.Concurrency))
 	case s.calls[name] != nil || s.tickets[t.ID]: // the sessions of its tools have its name
-		return s.refusal(t, schemas.EvaluationFull, "the same ticket is worked on here")
+		return s.newRefusal(t, schemas.EvaluationFull, "the same ticket is worked on here")
 	}
 	s.calls[name], s.tickets[t.ID] = c, true
 	return nil
 }
 
-func (s *server) refusal(t *schemas.Ticket, outcome schemas.EvaluationOutcome, why string) *schemas.Evaluation {
+// newRefusal makes an answer that refuses a ticket.
+func (s *server) newRefusal(t *schemas.Ticket, outcome schemas.EvaluationOutcome, why string) *schemas.Evaluation {
 	return &schemas.Evaluation{
 		Run: s.deps.Stream.Name(), Ticket: cmp.Or(t.ID, unknownTicket), Producer: s.cfg.Name, Outcome: outcome, Error: why,
 	}
@@ -219,27 +223,27 @@ func (s *server) refusal(t *schemas.Ticket, outcome schemas.EvaluationOutcome, w
 // unknownTicket is the ticket of a refusal whose request could not be read.
 const unknownTicket = "?"
 
-// roll runs the episode and says what came of it.
-func (s *server) roll(ctx context.Context, ticket *schemas.Ticket) *schemas.Evaluation {
+// runTicket runs the episode and returns its outcome.
+func (s *server) runTicket(ctx context.Context, ticket *schemas.Ticket) *schemas.Evaluation {
 	trajectory, transcript, err := producers.Rollout(ctx, ticket, s.deps.Environments[ticket.Task])
 	switch {
 	case err == nil:
 	case errors.Is(context.Cause(ctx), errDraining) || ctx.Err() != nil:
-		return s.refusal(ticket, schemas.EvaluationDraining, errDraining.Error())
+		return s.newRefusal(ticket, schemas.EvaluationDraining, errDraining.Error())
 	case producers.NothingSampled(err):
-		return s.refusal(ticket, schemas.EvaluationNothing, err.Error())
+		return s.newRefusal(ticket, schemas.EvaluationNothing, err.Error())
 	case producers.Unserved(err):
-		return s.refusal(ticket, schemas.EvaluationUnserved, err.Error())
+		return s.newRefusal(ticket, schemas.EvaluationUnserved, err.Error())
 	default:
 		if panicked, ok := errors.AsType[*producers.PanicError](err); ok {
 			s.deps.Stream.Log().Error("an evaluation ticket: a part of the task panicked", "ticket", ticket.ID, "err", err, "stack", string(panicked.Stack))
 		}
-		return s.refusal(ticket, schemas.EvaluationFailed, err.Error())
+		return s.newRefusal(ticket, schemas.EvaluationFailed, err.Error())
 	}
 	trajectory.Producer = s.cfg.Name
 	data, err := schemas.Marshal(trajectory)
 	if err != nil {
-		return s.refusal(ticket, schemas.EvaluationFailed, err.Error())
+		return s.newRefusal(ticket, schemas.EvaluationFailed, err.Error())
 	}
 	answer := &schemas.Evaluation{
 		Run: ticket.Run, Ticket: ticket.ID, Producer: s.cfg.Name, Outcome: schemas.EvaluationDone, Trajectory: data,
@@ -252,15 +256,16 @@ func (s *server) roll(ctx context.Context, ticket *schemas.Ticket) *schemas.Eval
 	return answer
 }
 
-func (s *server) answer(to string, e *schemas.Evaluation) {
-	s.deps.Metrics.answer(e.Outcome)
+// sendAnswer sends an answer in as many messages as it needs.
+func (s *server) sendAnswer(to string, e *schemas.Evaluation) {
+	s.deps.Metrics.countAnswer(e.Outcome)
 	data, err := schemas.Marshal(e)
 	if err != nil {
 		s.deps.Stream.Log().Error("write the answer to an evaluation ticket", "ticket", e.Ticket, "err", err)
 		return
 	}
 	nc := s.deps.Stream.NATS()
-	for _, m := range split(to, data, nc.MaxPayload()) {
+	for _, m := range splitAnswer(to, data, nc.MaxPayload()) {
 		if err := nc.PublishMsg(m); err != nil {
 			s.deps.Stream.Log().Debug("send the answer to an evaluation ticket; it is asked again", "ticket", e.Ticket, "err", err)
 			return
@@ -272,8 +277,8 @@ func (s *server) answer(to string, e *schemas.Evaluation) {
 	}
 }
 
-// leave ends the subscriptions and answers what still came: without an answer its asker would wait.
-func (s *server) leave(subs []*nats.Subscription) {
+// drainSubscriptions ends the subscriptions and answers the messages that still came: without an answer the client would wait.
+func (s *server) drainSubscriptions(subs []*nats.Subscription) {
 	s.mu.Lock()
 	s.away = errDraining.Error()
 	s.mu.Unlock()
@@ -284,7 +289,7 @@ func (s *server) leave(subs []*nats.Subscription) {
 	for {
 		select {
 		case m := <-s.in:
-			s.receive(context.Background(), m)
+			s.handleMessage(context.Background(), m)
 		default:
 			return
 		}

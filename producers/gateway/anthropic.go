@@ -84,8 +84,8 @@ type anthropicTool struct {
 	Strict              json.RawMessage `json:"strict"`
 }
 
-// tool is the tool as a template shows it.
-func (t *anthropicTool) tool() (chat.Tool, error) {
+// asChatTool returns the tool as a template shows it.
+func (t *anthropicTool) asChatTool() (chat.Tool, error) {
 	if t.Type != "" && t.Type != "custom" || t.Name == "" {
 		return chat.Tool{}, errors.New("want a tool with a name and an input_schema; the tools of Anthropic's own servers are not here")
 	}
@@ -107,15 +107,16 @@ type block struct {
 	IsError   bool            `json:"is_error"`
 }
 
-func (b *messagesBody) request(s *Session) (*request, error) {
-	if err := b.refused(); err != nil {
+// newRequest returns the request in the gateway's form.
+func (b *messagesBody) newRequest(s *Session) (*request, error) {
+	if err := b.checkSupported(); err != nil {
 		return nil, err
 	}
-	r, err := b.begun(s)
+	r, err := b.continuedRequest(s)
 	if err != nil {
 		return nil, err
 	}
-	system, err := parts(b.System, "text")
+	system, err := joinParts(b.System, "text")
 	if err != nil {
 		return nil, openai.BadRequest("invalid_parameter", "system: %v", err)
 	}
@@ -126,14 +127,14 @@ func (b *messagesBody) request(s *Session) (*request, error) {
 		return nil, openai.BadRequest("missing_parameter", "messages: is empty")
 	}
 	for i, m := range b.Messages {
-		said, err := m.messages()
+		said, err := m.asChatMessages()
 		if err != nil {
 			return nil, openai.BadRequest("invalid_parameter", "messages[%d]: %v", i, err)
 		}
 		r.messages = append(r.messages, said...)
 	}
 	for i, t := range b.Tools {
-		tool, err := t.tool()
+		tool, err := t.asChatTool()
 		if err != nil {
 			return nil, openai.BadRequest("unsupported_parameter", "tools[%d]: %v", i, err)
 		}
@@ -149,11 +150,11 @@ func (b *messagesBody) request(s *Session) (*request, error) {
 			return nil, openai.BadRequest("unsupported_parameter", "tool_choice is %.40q: nothing holds the policy to a call; use auto or none", c.Type)
 		}
 	}
-	return bounded(r, "max_tokens", b.MaxTokens)
+	return boundRequest(r, "max_tokens", b.MaxTokens)
 }
 
-// begun is the request that this one goes on from, with the stop sequences of this one.
-func (b *messagesBody) begun(s *Session) (*request, error) {
+// continuedRequest returns the request that this request goes on from, with the stop sequences of this request.
+func (b *messagesBody) continuedRequest(s *Session) (*request, error) {
 	r := &request{stop: b.StopSequences}
 	switch t := b.Thread; {
 	case t == nil || t.Type == "create":
@@ -162,7 +163,7 @@ func (b *messagesBody) begun(s *Session) (*request, error) {
 	case len(b.Tools) > 0 || openai.Given(b.System):
 		return nil, openai.BadRequest("invalid_parameter", "thread: tools and system are those that it was created with: leave them out")
 	default:
-		before, ok := s.earlier(strings.TrimPrefix(t.Previous, "msg_"))
+		before, ok := s.earlierRequest(strings.TrimPrefix(t.Previous, "msg_"))
 		if !ok {
 			return nil, openai.Refusal(http.StatusNotFound, "invalid_request_error", "thread_not_found",
 				"thread.previous_message_id: %.80q is no message of this episode", t.Previous)
@@ -172,8 +173,8 @@ func (b *messagesBody) begun(s *Session) (*request, error) {
 	return r, nil
 }
 
-// refused names what a request asks for that is not here; nil where that is nothing.
-func (b *messagesBody) refused() error {
+// checkSupported names a field of the request that is not supported; nil where all are.
+func (b *messagesBody) checkSupported() error {
 	shaping := openai.Shaping{TopP: b.TopP, TopK: b.TopK}
 	if err := shaping.Refused(); err != nil {
 		return err
@@ -192,8 +193,8 @@ func (b *messagesBody) refused() error {
 	return nil
 }
 
-// messages are those that one of Anthropic's stands for: results of tools are messages of their own.
-func (m *anthropicMessage) messages() ([]chat.Message, error) {
+// asChatMessages returns the chat messages that a message of Anthropic's stands for: results of tools are messages of their own.
+func (m *anthropicMessage) asChatMessages() ([]chat.Message, error) {
 	if m.Role != chat.User && m.Role != chat.Assistant {
 		return nil, fmt.Errorf("role is %.40q: want user or assistant", m.Role)
 	}
@@ -220,7 +221,7 @@ func (m *anthropicMessage) messages() ([]chat.Message, error) {
 			own.Calls = append(own.Calls, chat.Call{ID: b.ID, Name: b.Name, Arguments: b.Input})
 			said = true
 		case "tool_result":
-			result, err := parts(b.Content, "text")
+			result, err := joinParts(b.Content, "text")
 			if err != nil {
 				return nil, fmt.Errorf("content[%d]: %w", i, err)
 			}
@@ -265,7 +266,8 @@ type toolBlock struct {
 // anthropicFinish is a finish as Anthropic words it.
 var anthropicFinish = map[finish]string{finishStop: "end_turn", finishLength: "max_tokens", finishCalls: "tool_use"}
 
-func (r *reply) blocks() []any {
+// contentBlocks returns the reply as content blocks.
+func (r *reply) contentBlocks() []any {
 	out := []any{}
 	if r.content != "" || len(r.calls) == 0 {
 		out = append(out, textBlock{"text", r.content})
@@ -276,13 +278,14 @@ func (r *reply) blocks() []any {
 	return out
 }
 
-func (b *messagesBody) streams() bool { return b.Stream }
+// wantsStream reports whether the client asks for events.
+func (b *messagesBody) wantsStream() bool { return b.Stream }
 
-// message is the reply as Anthropic's messages word it.
-func (b *messagesBody) message(r *reply) anthropicAnswer {
+// newAnswer returns the reply in the words of Anthropic's messages.
+func (b *messagesBody) newAnswer(r *reply) anthropicAnswer {
 	why := anthropicFinish[r.finish]
 	m := anthropicAnswer{
-		ID: "msg_" + r.id, Type: "message", Role: chat.Assistant, Model: b.Model, Content: r.blocks(), StopReason: &why,
+		ID: "msg_" + r.id, Type: "message", Role: chat.Assistant, Model: b.Model, Content: r.contentBlocks(), StopReason: &why,
 		Usage: map[string]int{"input_tokens": r.promptTokens, "output_tokens": r.sampled},
 	}
 	if r.finish == finishStop && r.stop != "" {
@@ -291,18 +294,19 @@ func (b *messagesBody) message(r *reply) anthropicAnswer {
 	return m
 }
 
-// answer writes the reply whole.
-func (b *messagesBody) answer(w http.ResponseWriter, r *reply) error {
-	return writeWhole(w, b.message(r))
+// writeAnswer writes the reply whole.
+func (b *messagesBody) writeAnswer(w http.ResponseWriter, r *reply) error {
+	return writeWhole(w, b.newAnswer(r))
 }
 
-func (*messagesBody) fail(out *openai.Events, e *openai.Error) error {
+// writeFailure writes an error as the last event.
+func (*messagesBody) writeFailure(out *openai.Events, e *openai.Error) error {
 	return out.SendNamed("error", anthropicError(e))
 }
 
-// stream writes the reply as the events of Anthropic's messages.
-func (b *messagesBody) stream(out *openai.Events, r *reply) error {
-	whole := b.message(r)
+// writeStream writes the reply as the events of Anthropic's messages.
+func (b *messagesBody) writeStream(out *openai.Events, r *reply) error {
+	whole := b.newAnswer(r)
 	var failed error
 	send := func(name string, fields map[string]any) {
 		if failed == nil {

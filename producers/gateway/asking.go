@@ -30,12 +30,12 @@ const (
 	firstTry tries = 0
 )
 
-// ask answers a request. A client that got no answer and asks again gets the one that was sampled for it; clients that ask the same at the
+// askPolicy answers a request. A client that got no answer and asks again gets the one that was sampled for it; clients that ask the same at the
 // same time, and say that each asks for the first time, get an answer each. delivered is to be called with whether the answer reached the
 // client.
-func (s *Session) ask(ctx context.Context, r *request) (answer *reply, delivered func(bool), err error) {
+func (s *Session) askPolicy(ctx context.Context, r *request) (answer *reply, delivered func(bool), err error) {
 	for try := r.tries; ; try = firstTry {
-		a, err := s.join(r, try)
+		a, err := s.joinRequest(r, try)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -43,9 +43,9 @@ func (s *Session) ask(ctx context.Context, r *request) (answer *reply, delivered
 		case <-a.done:
 		case <-ctx.Done():
 		}
-		switch answered, again := s.settled(ctx, a); {
+		switch answered, again := s.awaitAnswer(ctx, a); {
 		case answered:
-			return a.reply, func(ok bool) { s.deliver(a, ok) }, nil
+			return a.reply, func(ok bool) { s.noteDelivery(a, ok) }, nil
 		case again:
 			continue // who asked before left, and with him the sampling ended just now
 		}
@@ -53,23 +53,23 @@ func (s *Session) ask(ctx context.Context, r *request) (answer *reply, delivered
 			return nil, nil, err
 		}
 		if errors.Is(a.err, context.Canceled) {
-			return nil, nil, gone()
+			return nil, nil, errGone()
 		}
 		return nil, nil, a.err
 	}
 }
 
-// gone refuses what is asked after the end of the episode.
-func gone() error {
+// errGone returns the refusal of a request after the end of the episode.
+func errGone() error {
 	return openai.Refusal(http.StatusGone, "invalid_request_error", "episode_over", "%v", errOver)
 }
 
-// settled says whether a client has its answer, and takes one that has none out of those who wait for it. again says that the client is still
+// awaitAnswer says whether a client has its answer, and takes one that has none out of those who wait for it. again says that the client is still
 // there, and only has to ask anew. A client that leaves after this look is [Session.deliver]'s.
-func (s *Session) settled(ctx context.Context, a *asking) (answered, again bool) {
+func (s *Session) awaitAnswer(ctx context.Context, a *asking) (answered, again bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.touch()
+	s.noteActivity()
 	left := ctx.Err() != nil
 	if !left && a.err == nil {
 		return true, false
@@ -80,25 +80,25 @@ func (s *Session) settled(ctx context.Context, a *asking) (answered, again bool)
 	return false, !left && errors.Is(a.err, context.Canceled) && s.alive.Err() == nil
 }
 
-// deliver notes whether an answer reached its client.
-func (s *Session) deliver(a *asking, ok bool) {
+// noteDelivery notes whether an answer reached its client.
+func (s *Session) noteDelivery(a *asking, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.touch()
+	s.noteActivity()
 	a.waiting--
 	a.delivered = a.delivered || ok
 }
 
-// join finds what answers a request already, or begins to answer it.
-func (s *Session) join(r *request, try tries) (*asking, error) {
+// joinRequest finds the running request that asks for the same, or begins a new one.
+func (s *Session) joinRequest(r *request, try tries) (*asking, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.touch()
+	s.noteActivity()
 	if s.posted || s.alive.Err() != nil {
-		return nil, gone()
+		return nil, errGone()
 	}
-	key := r.key()
-	if a := s.answering(key, try); a != nil {
+	key := r.requestKey()
+	if a := s.findAnswering(key, try); a != nil {
 		a.waiting++
 		a.retried = a.retried || try > firstTry
 		return a, nil
@@ -107,7 +107,7 @@ func (s *Session) join(r *request, try tries) (*asking, error) {
 		s.stop = schemas.StopTurns
 		return nil, openai.Refusal(http.StatusForbidden, "invalid_request_error", "turn_limit", "%v: %d; trainer.limits.max_turns bounds them", errBounds, s.most)
 	}
-	t := s.match(r)
+	t := s.matchThread(r)
 	ctx, cancel := context.WithCancel(s.alive)
 	a := &asking{done: make(chan struct{}), cancel: cancel, waiting: 1}
 	s.asked[key] = append(s.asked[key], a)
@@ -115,16 +115,16 @@ func (s *Session) join(r *request, try tries) (*asking, error) {
 	s.running++
 	go func() {
 		defer cancel()
-		t, reply, err := s.answer(ctx, t, r)
-		s.settle(t, r, a, reply, err)
+		t, reply, err := s.continueThread(ctx, t, r)
+		s.settleRequest(t, r, a, reply, err)
 	}()
 	return a, nil
 }
 
-// answering is what answers a client that asks for the same as others did; nil where it is to be sampled for the client. First comes what
+// findAnswering is what answers a client that asks for the same as others did; nil where it is to be sampled for the client. First comes what
 // nobody got, since whoever asked for it has left. What others wait for, or have got, is theirs: only a client that says that it asks again,
 // or does not say, takes it for its own. The caller holds the lock.
-func (s *Session) answering(key [sha256.Size]byte, try tries) *asking {
+func (s *Session) findAnswering(key [sha256.Size]byte, try tries) *asking {
 	const (
 		lost    = iota + 1 // delivered, as far as is known here
 		joined             // a client that came again waits for it already

@@ -179,11 +179,11 @@ func TestClientsAgainstANaiveModel(t *testing.T) {
 		owners := map[*asking]int{} // first tries that were given it
 		for range rapid.IntRange(1, 20).Draw(rt, "acts") {
 			try := tries(rapid.IntRange(-1, 2).Draw(rt, "try"))
-			a := s.answering(r.key(), try)
+			a := s.findAnswering(r.requestKey(), try)
 			if a == nil {
 				a = &asking{waiting: 1, done: make(chan struct{})}
 				close(a.done)
-				all, s.asked[r.key()] = append(all, a), append(s.asked[r.key()], a)
+				all, s.asked[r.requestKey()] = append(all, a), append(s.asked[r.requestKey()], a)
 			} else {
 				require.NoError(rt, a.err, "what failed is asked anew")
 				if try == firstTry {

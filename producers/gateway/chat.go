@@ -39,7 +39,8 @@ type ticketed struct {
 
 const whyLogprobs = "the log-probabilities are kept with the episode: weir trajectory shows them"
 
-func (b *chatBody) request(*Session) (*request, error) {
+// newRequest returns the request in the gateway's form.
+func (b *chatBody) newRequest(*Session) (*request, error) {
 	if err := b.Shaping.Refused(); err != nil {
 		return nil, err
 	}
@@ -67,14 +68,14 @@ func (b *chatBody) request(*Session) (*request, error) {
 	if b.MaxTokens == nil {
 		b.MaxTokens = b.MaxCompletionTokens
 	}
-	return bounded(&request{messages: messages, tools: tools, stop: b.Stop, single: onlyOne(b.ParallelToolCalls)}, "max_tokens", b.MaxTokens)
+	return boundRequest(&request{messages: messages, tools: tools, stop: b.Stop, single: allowsOneCall(b.ParallelToolCalls)}, "max_tokens", b.MaxTokens)
 }
 
-// onlyOne says whether a client takes at most one call of a turn.
-func onlyOne(parallel *bool) bool { return parallel != nil && !*parallel }
+// allowsOneCall reports whether a client takes at most one call of a turn.
+func allowsOneCall(parallel *bool) bool { return parallel != nil && !*parallel }
 
-// bounded puts a bound on what is sampled into a request, and refuses stops that are in every text.
-func bounded(r *request, name string, most *int) (*request, error) {
+// boundRequest puts a bound on the sampled tokens into a request, and refuses stops that are in every text.
+func boundRequest(r *request, name string, most *int) (*request, error) {
 	if most != nil {
 		if *most < 1 {
 			return nil, openai.BadRequest("invalid_parameter", "%s is %d: must be positive", name, *most)
@@ -87,7 +88,7 @@ func bounded(r *request, name string, most *int) (*request, error) {
 	return r, nil
 }
 
-// readTools are the tools of a request, none where its choice forbids calls.
+// readTools returns the tools of a request, none where its choice forbids calls.
 func readTools(raw []json.RawMessage, choice json.RawMessage) ([]chat.Tool, error) {
 	if openai.ForcesCall(choice) {
 		return nil, openai.RefuseForcedCall(choice)
@@ -125,32 +126,33 @@ func (r *reply) chatMessage(streamed bool) *chatMessage {
 
 func (r *reply) chatUsage() *openai.Usage { return openai.NewUsage(r.promptTokens, r.sampled) }
 
-func (b *chatBody) streams() bool { return b.Stream }
+// wantsStream reports whether the client asks for events.
+func (b *chatBody) wantsStream() bool { return b.Stream }
 
-// body is an answer, or an event of one.
-func (b *chatBody) body(r *reply, object string, usage *openai.Usage, choices ...chatChoice) chatAnswer {
+// newAnswer returns an answer, or an event of an answer.
+func (b *chatBody) newAnswer(r *reply, object string, usage *openai.Usage, choices ...chatChoice) chatAnswer {
 	if choices == nil {
 		choices = []chatChoice{}
 	}
 	return chatAnswer{ID: "chatcmpl-" + r.id, Object: object, Created: r.created, Model: b.Model, Choices: choices, Usage: usage}
 }
 
-// answer writes the reply as chat completions word it.
-func (b *chatBody) answer(w http.ResponseWriter, r *reply) error {
+// writeAnswer writes the reply in the words of chat completions.
+func (b *chatBody) writeAnswer(w http.ResponseWriter, r *reply) error {
 	why, message := chatFinish[r.finish], r.chatMessage(false)
-	return writeWhole(w, b.body(r, "chat.completion", r.chatUsage(), chatChoice{Message: message, FinishReason: &why}))
+	return writeWhole(w, b.newAnswer(r, "chat.completion", r.chatUsage(), chatChoice{Message: message, FinishReason: &why}))
 }
 
-// stream writes the reply as the events of chat completions.
-func (b *chatBody) stream(out *openai.Events, r *reply) error {
+// writeStream writes the reply as the events of chat completions.
+func (b *chatBody) writeStream(out *openai.Events, r *reply) error {
 	const chunk = "chat.completion.chunk"
 	why := chatFinish[r.finish]
 	events := []any{
-		b.body(r, chunk, nil, chatChoice{Delta: r.chatMessage(true)}),
-		b.body(r, chunk, nil, chatChoice{Delta: &chatMessage{}, FinishReason: &why}),
+		b.newAnswer(r, chunk, nil, chatChoice{Delta: r.chatMessage(true)}),
+		b.newAnswer(r, chunk, nil, chatChoice{Delta: &chatMessage{}, FinishReason: &why}),
 	}
 	if b.StreamOptions.WantsUsage() {
-		events = append(events, b.body(r, chunk, r.chatUsage()))
+		events = append(events, b.newAnswer(r, chunk, r.chatUsage()))
 	}
 	for _, event := range events {
 		if err := out.Send(event); err != nil {
@@ -160,4 +162,5 @@ func (b *chatBody) stream(out *openai.Events, r *reply) error {
 	return out.End(nil)
 }
 
-func (*chatBody) fail(out *openai.Events, e *openai.Error) error { return out.Send(e.Body()) }
+// writeFailure writes an error as the last event.
+func (*chatBody) writeFailure(out *openai.Events, e *openai.Error) error { return out.Send(e.Body()) }

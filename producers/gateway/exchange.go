@@ -26,8 +26,8 @@ type request struct {
 	instructions int
 }
 
-// key tells requests apart that ask for something else.
-func (r *request) key() [sha256.Size]byte {
+// requestKey returns a hash that tells different requests apart.
+func (r *request) requestKey() [sha256.Size]byte {
 	// Encoding slices of plain structs does not fail.
 	b, _ := json.Marshal([]any{r.messages, r.tools, r.maxTokens, r.stop, r.single})
 	return sha256.Sum256(b)
@@ -54,8 +54,8 @@ type reply struct {
 	promptTokens, sampled int
 }
 
-// cut ends a reply at the first of the stop texts in it; what the policy had thought may hold one too, and then nothing was said.
-func (r *reply) cut(stops []string) {
+// cutAtStop ends a reply at the first stop text in it; the policy's thoughts may hold a stop text too, and then nothing was answered.
+func (r *reply) cutAtStop(stops []string) {
 	at, stop := firstStop(r.reasoning, stops)
 	if stop != "" {
 		r.reasoning, r.content, r.finish, r.stop = r.reasoning[:at], "", finishStop, stop
@@ -77,41 +77,41 @@ func firstStop(text string, stops []string) (at int, stop string) {
 	return at, stop
 }
 
-// message is the reply as the agent sends it back in its next request.
-func (r *reply) message() chat.Message {
+// asMessage returns the reply as the agent sends it back in its next request.
+func (r *reply) asMessage() chat.Message {
 	return chat.Message{Role: chat.Assistant, Content: r.content, Calls: r.calls}
 }
 
-// begins says whether messages begin with these.
-func begins(messages, with []chat.Message) bool {
+// haveBeginning reports whether messages begin with the messages of with.
+func haveBeginning(messages, with []chat.Message) bool {
 	if len(messages) < len(with) {
 		return false
 	}
 	for i := range with {
-		if !same(messages[i], with[i]) {
+		if !sameMessage(messages[i], with[i]) {
 			return false
 		}
 	}
 	return true
 }
 
-// same compares messages as clients keep them: space around a content may go, and a call's id and arguments may be written anew.
-func same(a, b chat.Message) bool {
+// sameMessage compares messages as clients keep them: space around a content may go, and a call's id and arguments may be written anew.
+func sameMessage(a, b chat.Message) bool {
 	return a.Role == b.Role && a.CallID == b.CallID && strings.TrimSpace(a.Content) == strings.TrimSpace(b.Content) &&
 		slices.EqualFunc(a.Calls, b.Calls, func(a, b chat.Call) bool {
-			return a.Name == b.Name && (a.ID == b.ID || a.ID == "" || b.ID == "") && bytes.Equal(canonical(a.Arguments), canonical(b.Arguments))
+			return a.Name == b.Name && (a.ID == b.ID || a.ID == "" || b.ID == "") && bytes.Equal(canonicalJSON(a.Arguments), canonicalJSON(b.Arguments))
 		})
 }
 
 // sameTools compares what tools are shown to the policy.
 func sameTools(a, b []chat.Tool) bool {
 	return slices.EqualFunc(a, b, func(a, b chat.Tool) bool {
-		return a.Name == b.Name && a.Description == b.Description && bytes.Equal(canonical(a.Parameters), canonical(b.Parameters))
+		return a.Name == b.Name && a.Description == b.Description && bytes.Equal(canonicalJSON(a.Parameters), canonicalJSON(b.Parameters))
 	})
 }
 
-// canonical is JSON with its keys in order and without space; what is no JSON stays as it is.
-func canonical(raw json.RawMessage) []byte {
+// canonicalJSON returns JSON with its keys in order and without space; other text stays as it is.
+func canonicalJSON(raw json.RawMessage) []byte {
 	var v any
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.UseNumber()

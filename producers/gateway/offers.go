@@ -86,8 +86,8 @@ func (s *Server) Offer(ctx context.Context, o Offer) error {
 	}
 }
 
-// serve gives an episode to an agent that asks for one; 204 when none came while it waited.
-func (o *offers) serve(w http.ResponseWriter, r *http.Request) {
+// serveOffer gives an episode to an agent that asks for one; 204 when none came while it waited.
+func (o *offers) serveOffer(w http.ResponseWriter, r *http.Request) {
 	got := sha256.Sum256([]byte(r.Header.Get("Authorization")))
 	if subtle.ConstantTimeCompare(got[:], o.key[:]) != 1 {
 		openai.WriteError(w, openai.Refusal(http.StatusUnauthorized, "authentication_error", "invalid_api_key",

@@ -19,8 +19,8 @@ type outcomeBody struct {
 	Rewards map[string]float64 `json:"rewards"`
 }
 
-// outcome refuses numbers that no reward can be.
-func (b outcomeBody) outcome() (Outcome, error) {
+// parseOutcome refuses numbers that no reward can be.
+func (b outcomeBody) parseOutcome() (Outcome, error) {
 	finite := func(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 	if b.Reward != nil && !finite(*b.Reward) {
 		return Outcome{}, openai.BadRequest("invalid_parameter", "reward is %v: want a finite number", *b.Reward)

@@ -43,17 +43,17 @@ type responsesBody struct {
 	ticketed
 }
 
-// request is the request as messages, after those of the response of the session that it goes on from.
-func (b *responsesBody) request(s *Session) (*request, error) {
+// newRequest returns the request as messages, after the messages of the session's response that it goes on from.
+func (b *responsesBody) newRequest(s *Session) (*request, error) {
 	if b.Text != nil {
 		b.ResponseFormat = b.Text.Format
 	}
-	if err := b.refused(); err != nil {
+	if err := b.checkSupported(); err != nil {
 		return nil, err
 	}
 	var messages []chat.Message
 	if b.PreviousResponseID != "" {
-		before, ok := s.earlier(strings.TrimPrefix(b.PreviousResponseID, "resp_"))
+		before, ok := s.earlierRequest(strings.TrimPrefix(b.PreviousResponseID, "resp_"))
 		if !ok {
 			return nil, openai.BadRequest("invalid_parameter", "previous_response_id: %.80q is no response of this episode", b.PreviousResponseID)
 		}
@@ -64,7 +64,7 @@ func (b *responsesBody) request(s *Session) (*request, error) {
 		own = 1
 		messages = slices.Insert(messages, 0, chat.Message{Role: chat.System, Content: b.Instructions})
 	}
-	said, err := inputs(b.Input)
+	said, err := parseInput(b.Input)
 	if err != nil {
 		return nil, err
 	}
@@ -72,12 +72,12 @@ func (b *responsesBody) request(s *Session) (*request, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &request{messages: append(messages, said...), tools: tools, single: onlyOne(b.ParallelToolCalls), instructions: own}
-	return bounded(r, "max_output_tokens", b.MaxOutputTokens)
+	r := &request{messages: append(messages, said...), tools: tools, single: allowsOneCall(b.ParallelToolCalls), instructions: own}
+	return boundRequest(r, "max_output_tokens", b.MaxOutputTokens)
 }
 
-// refused names what a request asks for that is not here; nil where that is nothing.
-func (b *responsesBody) refused() error {
+// checkSupported names a field of the request that is not supported; nil where all are.
+func (b *responsesBody) checkSupported() error {
 	if err := b.Shaping.Refused(); err != nil {
 		return err
 	}
@@ -106,8 +106,8 @@ type inputItem struct {
 	Output    json.RawMessage `json:"output"`
 }
 
-// inputs are the messages of an input: a text, or a list of items. Calls that follow a message of the assistant are that message's.
-func inputs(raw json.RawMessage) ([]chat.Message, error) {
+// parseInput returns the messages of an input: a text, or a list of items. Calls that follow a message of the assistant are that message's.
+func parseInput(raw json.RawMessage) ([]chat.Message, error) {
 	var text string
 	var items []inputItem
 	switch {
@@ -123,7 +123,7 @@ func inputs(raw json.RawMessage) ([]chat.Message, error) {
 	for i, item := range items {
 		switch item.Type {
 		case "", "message":
-			content, err := parts(item.Content, "input_text", "output_text", "text")
+			content, err := joinParts(item.Content, "input_text", "output_text", "text")
 			if err != nil {
 				return nil, openai.BadRequest("invalid_parameter", "input[%d].content: %v", i, err)
 			}
@@ -146,7 +146,7 @@ func inputs(raw json.RawMessage) ([]chat.Message, error) {
 			last := &out[len(out)-1]
 			last.Calls = append(last.Calls, chat.Call{ID: item.CallID, Name: item.Name, Arguments: json.RawMessage(item.Arguments)})
 		case "function_call_output":
-			output, err := parts(item.Output, "input_text", "output_text", "text")
+			output, err := joinParts(item.Output, "input_text", "output_text", "text")
 			if err != nil {
 				return nil, openai.BadRequest("invalid_parameter", "input[%d].output: %v", i, err)
 			}
@@ -164,8 +164,8 @@ func isObject(raw []byte) bool {
 	return len(raw) > 0 && raw[0] == '{' && json.Valid(raw)
 }
 
-// parts are a content that is a text, or a list of parts of these types.
-func parts(raw json.RawMessage, types ...string) (string, error) {
+// joinParts returns a content that is a text, or a list of parts of these types.
+func joinParts(raw json.RawMessage, types ...string) (string, error) {
 	var text string
 	if len(raw) == 0 || json.Unmarshal(raw, &text) == nil {
 		return text, nil
@@ -241,11 +241,11 @@ type outputCall struct {
 	Arguments string `json:"arguments"`
 }
 
-// response is a reply as the responses API words it.
-func (r *reply) response(b *responsesBody) *response {
+// asResponse returns a reply in the words of the responses API.
+func (r *reply) asResponse(b *responsesBody) *response {
 	out := &response{
 		ID: "resp_" + r.id, Object: "response", CreatedAt: r.created, Status: "completed", Model: b.Model, Output: []any{}, Tools: []any{},
-		ParallelToolCalls: !onlyOne(b.ParallelToolCalls), ToolChoice: "auto", TopP: 1, Metadata: map[string]any{},
+		ParallelToolCalls: !allowsOneCall(b.ParallelToolCalls), ToolChoice: "auto", TopP: 1, Metadata: map[string]any{},
 		Usage: &responsesUsage{
 			InputTokens: r.promptTokens, OutputTokens: r.sampled, TotalTokens: r.promptTokens + r.sampled,
 			InputTokensDetails: map[string]int{"cached_tokens": 0}, OutputDetails: map[string]int{"reasoning_tokens": 0},
@@ -274,22 +274,24 @@ func (r *reply) response(b *responsesBody) *response {
 	return out
 }
 
-func (b *responsesBody) streams() bool { return b.Stream }
+// wantsStream reports whether the client asks for events.
+func (b *responsesBody) wantsStream() bool { return b.Stream }
 
-// answer writes the reply as the responses API words it.
-func (b *responsesBody) answer(w http.ResponseWriter, r *reply) error {
-	return writeWhole(w, r.response(b))
+// writeAnswer writes the reply in the words of the responses API.
+func (b *responsesBody) writeAnswer(w http.ResponseWriter, r *reply) error {
+	return writeWhole(w, r.asResponse(b))
 }
 
-func (*responsesBody) fail(out *openai.Events, e *openai.Error) error {
+// writeFailure writes an error as the last event.
+func (*responsesBody) writeFailure(out *openai.Events, e *openai.Error) error {
 	return out.SendNamed("error", map[string]any{
 		"type": "error", "code": e.Code, "message": e.Message, "param": nil, "sequence_number": 0, "error": e.Body().Error,
 	})
 }
 
-// stream writes the reply as the events of the responses API.
-func (b *responsesBody) stream(out *openai.Events, r *reply) error {
-	whole := r.response(b)
+// writeStream writes the reply as the events of the responses API.
+func (b *responsesBody) writeStream(out *openai.Events, r *reply) error {
+	whole := r.asResponse(b)
 	number := 0
 	var failed error
 	send := func(name string, fields map[string]any) {

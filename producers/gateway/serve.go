@@ -12,8 +12,8 @@ import (
 	"github.com/weir-rl/weir/internal/openai"
 )
 
-// read reads a request's body, without the parameters that the configuration ignores.
-func (s *Server) read(r *http.Request, v any) error {
+// readBody reads a request's body, without the parameters that the configuration ignores.
+func (s *Server) readBody(r *http.Request, v any) error {
 	if len(s.ignore) == 0 {
 		return openai.ReadJSON(r, v)
 	}
@@ -52,8 +52,8 @@ func removeKey(v any, path []string) {
 	}
 }
 
-// triesOf is how often a client says that it has asked before.
-func triesOf(r *http.Request) tries {
+// retryCount returns how often a client has asked before, as its headers say.
+func retryCount(r *http.Request) tries {
 	if n, err := strconv.Atoi(r.Header.Get("X-Stainless-Retry-Count")); err == nil && n >= 0 {
 		return tries(n)
 	}
@@ -77,20 +77,20 @@ func writeWhole(w http.ResponseWriter, v any) error {
 // words the reply and what goes wrong in a stream.
 type sampleBody[B any] interface {
 	*B
-	request(s *Session) (*request, error)
-	streams() bool
-	answer(w http.ResponseWriter, r *reply) error
-	stream(out *openai.Events, r *reply) error
-	fail(out *openai.Events, e *openai.Error) error
+	newRequest(s *Session) (*request, error)
+	wantsStream() bool
+	writeAnswer(w http.ResponseWriter, r *reply) error
+	writeStream(out *openai.Events, r *reply) error
+	writeFailure(out *openai.Events, e *openai.Error) error
 }
 
 // serveSample handles an API's requests for samples.
 func serveSample[B any, P sampleBody[B]](g *Server, s *Session, w http.ResponseWriter, r *http.Request) error {
 	body := P(new(B))
-	if err := g.read(r, body); err != nil {
+	if err := g.readBody(r, body); err != nil {
 		return err
 	}
-	req, err := body.request(s)
+	req, err := body.newRequest(s)
 	if err != nil {
 		return err
 	}
@@ -99,20 +99,20 @@ func serveSample[B any, P sampleBody[B]](g *Server, s *Session, w http.ResponseW
 			return openai.BadRequest("unsupported_parameter", "tools: %v", err)
 		}
 	}
-	req.tries = triesOf(r)
-	if !body.streams() {
-		return answerRequest(s, r, req, func(a *reply) error { return body.answer(w, a) })
+	req.tries = retryCount(r)
+	if !body.wantsStream() {
+		return answerRequest(s, r, req, func(a *reply) error { return body.writeAnswer(w, a) })
 	}
 	out := openai.NewEvents(w)
 	stop := out.KeepAlive(g.ping)
 	defer stop()
 	err = answerRequest(s, r, req, func(a *reply) error {
 		stop()
-		return body.stream(out, a)
+		return body.writeStream(out, a)
 	})
 	stop()
 	if err != nil && out.Started() {
-		_ = body.fail(out, openai.AsError(err)) // the client may be what failed
+		_ = body.writeFailure(out, openai.AsError(err)) // the client may be what failed
 		return nil
 	}
 	return err
@@ -120,7 +120,7 @@ func serveSample[B any, P sampleBody[B]](g *Server, s *Session, w http.ResponseW
 
 // answerRequest asks the session and has the answer written.
 func answerRequest(s *Session, r *http.Request, req *request, write func(*reply) error) error {
-	answer, delivered, err := s.ask(r.Context(), req)
+	answer, delivered, err := s.askPolicy(r.Context(), req)
 	if err != nil {
 		return err
 	}
@@ -141,10 +141,10 @@ func countTokens(s *Session, req *request) (int, error) {
 // serveCount tells how many tokens the messages of a request of Anthropic's are.
 func serveCount(g *Server, s *Session, w http.ResponseWriter, r *http.Request) error {
 	var b messagesBody
-	if err := g.read(r, &b); err != nil {
+	if err := g.readBody(r, &b); err != nil {
 		return err
 	}
-	req, err := b.request(s)
+	req, err := b.newRequest(s)
 	if err != nil {
 		return err
 	}
@@ -158,10 +158,10 @@ func serveCount(g *Server, s *Session, w http.ResponseWriter, r *http.Request) e
 // serveInputTokens tells how many tokens the input of a request for a response is.
 func serveInputTokens(g *Server, s *Session, w http.ResponseWriter, r *http.Request) error {
 	var b responsesBody
-	if err := g.read(r, &b); err != nil {
+	if err := g.readBody(r, &b); err != nil {
 		return err
 	}
-	req, err := b.request(s)
+	req, err := b.newRequest(s)
 	if err != nil {
 		return err
 	}
@@ -195,10 +195,10 @@ func serveModels(_ *Server, _ *Session, w http.ResponseWriter, r *http.Request) 
 
 func serveFinish(g *Server, s *Session, w http.ResponseWriter, r *http.Request) error {
 	var b outcomeBody
-	if err := g.read(r, &b); err != nil {
+	if err := g.readBody(r, &b); err != nil {
 		return err
 	}
-	o, err := b.outcome()
+	o, err := b.parseOutcome()
 	if err != nil {
 		return err
 	}

@@ -58,7 +58,7 @@ func (s *Server) Open(ctx context.Context, speaker Speaker, recorder Recorder, m
 			return nil, fmt.Errorf("listen for agents on %s: %w; choose another address by listen", s.cfg.Listen, err)
 		}
 		s.listener = l
-		server := s.http()
+		server := s.newHTTPServer()
 		go func() {
 			if err := server.Serve(l); !errors.Is(err, net.ErrClosed) {
 				s.log.Error("the gateway stopped", "err", err)
@@ -67,23 +67,25 @@ func (s *Server) Open(ctx context.Context, speaker Speaker, recorder Recorder, m
 		}()
 		s.log.Info("agents ask the policy here", "address", l.Addr().String())
 	}
-	return s.session(ctx, speaker, recorder, most), nil
+	return s.openSession(ctx, speaker, recorder, most), nil
 }
 
 // OpenPrivate is Open of a session whose agent asks at a listener of its own: see Serve.
 func (s *Server) OpenPrivate(ctx context.Context, speaker Speaker, recorder Recorder, most int) *Session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.session(ctx, speaker, recorder, most)
+	return s.openSession(ctx, speaker, recorder, most)
 }
 
-func (s *Server) session(ctx context.Context, speaker Speaker, recorder Recorder, most int) *Session {
+// openSession opens a session of an episode.
+func (s *Server) openSession(ctx context.Context, speaker Speaker, recorder Recorder, most int) *Session {
 	session := newSession(ctx, speaker, recorder, most)
 	s.sessions[session.secret] = session
 	return session
 }
 
-func (s *Server) http() *http.Server {
+// newHTTPServer returns the HTTP server with its limits.
+func (s *Server) newHTTPServer() *http.Server {
 	return &http.Server{
 		Handler: s.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
@@ -99,7 +101,7 @@ const stopWithin = 5 * time.Second
 // Serve answers the agent that asks at a listener of its own, such as that of its sandbox, until stop is called. What the agent sent before its
 // end is still taken; then the listener and its connections are closed.
 func (s *Server) Serve(l net.Listener) (stop func()) {
-	server := s.http()
+	server := s.newHTTPServer()
 	var served sync.WaitGroup
 	served.Go(func() { _ = server.Serve(netutil.LimitListener(l, mostConnections)) }) // until stop
 	return func() {
@@ -163,27 +165,27 @@ func (s *Session) At(url string) Address {
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	for _, base := range []string{"/e/{secret}/v1", "/v1"} {
-		mux.HandleFunc("POST "+base+"/chat/completions", s.serve(openaiError, serveSample[chatBody]))
-		mux.HandleFunc("POST "+base+"/responses", s.serve(openaiError, serveSample[responsesBody]))
-		mux.HandleFunc("POST "+base+"/responses/input_tokens", s.serve(openaiError, serveInputTokens))
-		mux.HandleFunc("POST "+base+"/messages", s.serve(anthropicError, serveSample[messagesBody]))
-		mux.HandleFunc("POST "+base+"/messages/count_tokens", s.serve(anthropicError, serveCount))
-		mux.HandleFunc("GET "+base+"/models", s.serve(openaiError, serveModels))
-		mux.HandleFunc("GET "+base+"/models/{model}", s.serve(openaiError, serveModels))
-		mux.HandleFunc("POST "+base+"/weir/finish", s.serve(openaiError, serveFinish))
+		mux.HandleFunc("POST "+base+"/chat/completions", s.handleSession(openaiError, serveSample[chatBody]))
+		mux.HandleFunc("POST "+base+"/responses", s.handleSession(openaiError, serveSample[responsesBody]))
+		mux.HandleFunc("POST "+base+"/responses/input_tokens", s.handleSession(openaiError, serveInputTokens))
+		mux.HandleFunc("POST "+base+"/messages", s.handleSession(anthropicError, serveSample[messagesBody]))
+		mux.HandleFunc("POST "+base+"/messages/count_tokens", s.handleSession(anthropicError, serveCount))
+		mux.HandleFunc("GET "+base+"/models", s.handleSession(openaiError, serveModels))
+		mux.HandleFunc("GET "+base+"/models/{model}", s.handleSession(openaiError, serveModels))
+		mux.HandleFunc("POST "+base+"/weir/finish", s.handleSession(openaiError, serveFinish))
 	}
 	if s.offers != nil {
-		mux.HandleFunc("POST /episodes", s.offers.serve)
+		mux.HandleFunc("POST /episodes", s.offers.serveOffer)
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		openai.WriteError(w, openai.Refusal(http.StatusNotFound, "invalid_request_error", "not_found",
-			"no %s %.200s here: the base URL is http://host:port/e/<key>/v1, for Anthropic's clients without /v1", r.Method, redact(r.URL.Path)))
+			"no %s %.200s here: the base URL is http://host:port/e/<key>/v1, for Anthropic's clients without /v1", r.Method, redactSecret(r.URL.Path)))
 	})
 	return mux
 }
 
-// redact leaves an episode's secret out of what is told.
-func redact(path string) string {
+// redactSecret leaves an episode's secret out of a path that is logged.
+func redactSecret(path string) string {
 	if rest, ok := strings.CutPrefix(path, "/e/"); ok {
 		_, rest, _ = strings.Cut(rest, "/")
 		return "/e/.../" + rest
@@ -193,10 +195,10 @@ func redact(path string) string {
 
 func openaiError(e *openai.Error) any { return e.Body() }
 
-// serve finds the session of a request, and answers with the error that the handler returns as the API words it.
-func (s *Server) serve(word func(*openai.Error) any, h func(*Server, *Session, http.ResponseWriter, *http.Request) error) http.HandlerFunc {
+// handleSession finds the session of a request, and answers with the error that the handler returns in the words of the API.
+func (s *Server) handleSession(word func(*openai.Error) any, h func(*Server, *Session, http.ResponseWriter, *http.Request) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		session := s.find(r)
+		session := s.findSession(r)
 		var err error = openai.Refusal(http.StatusUnauthorized, "authentication_error", "invalid_api_key",
 			"no episode has this key: it has ended, or the key is another's")
 		if session != nil {
@@ -214,7 +216,8 @@ func (s *Server) serve(word func(*openai.Error) any, h func(*Server, *Session, h
 	}
 }
 
-func (s *Server) find(r *http.Request) *Session {
+// findSession returns the session of a request's secret, nil where there is none.
+func (s *Server) findSession(r *http.Request) *Session {
 	secret := r.PathValue("secret")
 	if secret == "" {
 		secret = r.Header.Get("X-Api-Key")

@@ -99,16 +99,16 @@ func newSession(ctx context.Context, s Speaker, r Recorder, most int) *Session {
 	}
 }
 
-// match is the idle context whose messages are the longest beginning of a request's, which is then busy; nil where a new context is
-// needed. The caller holds the lock.
-func (s *Session) match(r *request) *thread {
+// matchThread returns the idle context whose messages are the longest beginning of a request's, which is then busy; nil where a new context
+// is needed. The caller holds the lock.
+func (s *Session) matchThread(r *request) *thread {
 	var best *thread
 	for _, t := range s.threads {
 		goesOn := len(r.messages) > len(t.messages) && !t.awaiting || len(r.messages) == len(t.messages) && t.awaiting
 		if t.busy || !goesOn || best != nil && len(t.messages) <= len(best.messages) {
 			continue
 		}
-		if sameTools(t.tools, r.tools) && begins(r.messages, t.messages) {
+		if sameTools(t.tools, r.tools) && haveBeginning(r.messages, t.messages) {
 			best = t
 		}
 	}
@@ -118,11 +118,11 @@ func (s *Session) match(r *request) *thread {
 	return best
 }
 
-// touch notes that the agent is there. The caller holds the lock.
-func (s *Session) touch() { s.touched = time.Now() }
+// noteActivity notes that the agent is there. The caller holds the lock.
+func (s *Session) noteActivity() { s.touched = time.Now() }
 
-// settle keeps what came of a request and lets those who wait for it know.
-func (s *Session) settle(t *thread, r *request, a *asking, got *reply, err error) {
+// settleRequest keeps the outcome of a request and wakes the clients that wait for it.
+func (s *Session) settleRequest(t *thread, r *request, a *asking, got *reply, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer close(a.done)
@@ -132,13 +132,13 @@ func (s *Session) settle(t *thread, r *request, a *asking, got *reply, err error
 		t.busy = false
 	}
 	if err == nil {
-		s.stored[got.id] = &request{messages: append(slices.Clone(r.messages), got.message()), tools: r.tools, instructions: r.instructions}
+		s.stored[got.id] = &request{messages: append(slices.Clone(r.messages), got.asMessage()), tools: r.tools, instructions: r.instructions}
 		return
 	}
 	if s.replies--; errors.Is(err, context.Canceled) {
 		return
 	}
-	key := r.key()
+	key := r.requestKey()
 	s.asked[key] = slices.DeleteFunc(s.asked[key], func(other *asking) bool { return other == a })
 	if stopped, ok := errors.AsType[*producers.StoppedError](err); ok {
 		s.stop = stopped.Reason
@@ -153,9 +153,9 @@ func (s *Session) settle(t *thread, r *request, a *asking, got *reply, err error
 	}
 }
 
-// answer has the policy continue a context, or open one.
-func (s *Session) answer(ctx context.Context, t *thread, r *request) (*thread, *reply, error) {
-	t, err := s.prepare(t, r)
+// continueThread has the policy continue a context, or open a new context.
+func (s *Session) continueThread(ctx context.Context, t *thread, r *request) (*thread, *reply, error) {
+	t, err := s.writeRequest(t, r)
 	if err != nil {
 		return t, nil, err
 	}
@@ -164,18 +164,17 @@ func (s *Session) answer(ctx context.Context, t *thread, r *request) (*thread, *
 	if err != nil {
 		return t, nil, err
 	}
-	got := s.read(r, sampled, why)
+	got := s.parseReply(r, sampled, why)
 	got.promptTokens, got.sampled = prompt, len(sampled)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t.sampled, t.awaiting = sampled, false
-	t.messages = append(slices.Clone(r.messages), got.message())
+	t.messages = append(slices.Clone(r.messages), got.asMessage())
 	return t, got, nil
 }
 
-// prepare puts a request into its context, or into a new one: what is in it then is not put there again by a request that comes after
-// the agent left.
-func (s *Session) prepare(t *thread, r *request) (*thread, error) {
+// writeRequest writes a request into its context, or into a new context: a request that comes after the agent left does not write it again.
+func (s *Session) writeRequest(t *thread, r *request) (*thread, error) {
 	if t == nil {
 		talk, ids, err := s.speaker.Begin(r.messages, r.tools)
 		if err != nil {
@@ -194,7 +193,7 @@ func (s *Session) prepare(t *thread, r *request) (*thread, error) {
 	if t.awaiting {
 		return t, nil
 	}
-	talk := copied(t.talk)
+	talk := cloneTalk(t.talk)
 	ids, fresh, err := talk.Next(t.sampled, r.messages[len(t.messages):]...)
 	if err != nil {
 		return t, cannotWrite(err)
@@ -216,9 +215,9 @@ func cannotWrite(err error) error {
 	return openai.BadRequest("invalid_parameter", "messages: the model's chat template cannot write them: %v", err)
 }
 
-// read makes a reply of what was sampled. Where the request offers no tools, or what looks like a call is none, all of the turn but its
-// thoughts is text: an agent that reads calls out of the text finds them there, and one whose call cannot be read sees why.
-func (s *Session) read(r *request, sampled []int32, why schemas.GenerateStop) *reply {
+// parseReply makes a reply of the sampled tokens. Where the request offers no tools, or what looks like a call is none, all of the turn but
+// its thoughts is text: an agent that reads calls out of the text finds them there, and one whose call cannot be read sees why.
+func (s *Session) parseReply(r *request, sampled []int32, why schemas.GenerateStop) *reply {
 	id := make([]byte, 12)
 	_, _ = rand.Read(id) // never fails
 	got := &reply{id: hex.EncodeToString(id), created: time.Now().Unix(), finish: finishStop}
@@ -230,7 +229,7 @@ func (s *Session) read(r *request, sampled []int32, why schemas.GenerateStop) *r
 	if len(r.tools) == 0 || said.Fault != "" || got.finish == finishLength {
 		got.content, said.Calls = said.Said, nil
 	}
-	got.cut(r.stop)
+	got.cutAtStop(r.stop)
 	for i, call := range said.Calls {
 		if i > 0 && r.single {
 			break // the context holds what was sampled, the client is told of one call
@@ -241,8 +240,8 @@ func (s *Session) read(r *request, sampled []int32, why schemas.GenerateStop) *r
 	return got
 }
 
-// earlier is what was asked for a reply of the session, with the reply at the end of its messages. The caller must not change it.
-func (s *Session) earlier(id string) (*request, bool) {
+// earlierRequest returns the request of a reply of the session, with the reply at the end of its messages. The caller must not change it.
+func (s *Session) earlierRequest(id string) (*request, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r, ok := s.stored[id]

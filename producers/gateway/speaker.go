@@ -27,8 +27,8 @@ type Talk interface {
 	Next(sampled []int32, said ...chat.Message) (ids []int32, fresh bool, err error)
 }
 
-// copied is a conversation as it stands, to be gone on with before it is known whether there is room. Running text keeps nothing of one.
-func copied(t Talk) Talk {
+// cloneTalk returns a copy of a conversation, to be continued before it is known whether there is room. Running text keeps nothing of one.
+func cloneTalk(t Talk) Talk {
 	if talk, ok := t.(*chat.Conversation); ok {
 		return talk.Clone()
 	}
@@ -77,7 +77,7 @@ type running struct {
 }
 
 func (s running) Begin(messages []chat.Message, _ []chat.Tool) (Talk, []int32, error) {
-	ids := s.write(messages)
+	ids := s.encodeMessages(messages)
 	if len(ids) == 0 {
 		return nil, nil, errors.New("the messages have no text")
 	}
@@ -85,7 +85,7 @@ func (s running) Begin(messages []chat.Message, _ []chat.Tool) (Talk, []int32, e
 }
 
 func (s running) Next(_ []int32, said ...chat.Message) ([]int32, bool, error) {
-	return s.write(said), false, nil
+	return s.encodeMessages(said), false, nil
 }
 
 func (s running) Stop() []int32 { return s.ends }
@@ -104,8 +104,8 @@ func (s running) Read(sampled []int32, _ []chat.Tool) (chat.Reply, bool) {
 	return chat.Reply{Content: text, Said: text}, ended
 }
 
-// write encodes messages. What a tool said never becomes a control token; an agent that writes to such a model may use those.
-func (s running) write(messages []chat.Message) (ids []int32) {
+// encodeMessages encodes messages. What a tool said never becomes a control token; an agent that writes to such a model may use those.
+func (s running) encodeMessages(messages []chat.Message) (ids []int32) {
 	plain, ok := s.tok.(tokenizer.PlainEncoder)
 	for _, m := range messages {
 		if ok && m.Role == chat.ToolRole {

@@ -90,14 +90,14 @@ func (s *StatusError) Error() string {
 	return fmt.Sprintf("answered %d %s", s.Status, http.StatusText(s.Status))
 }
 
-// status is nil where the answer has the body that was asked for. All classes of status are told apart here:
+// checkStatus is nil where the answer has the body that was asked for. All classes of status are told apart here:
 //
 //	2xx                    the answer
 //	408, 425, 429, 5xx     away: tried again
 //	401, 403, 407          a wrong token: an error
 //	other 4xx              a refusal where the body is one, else an error, such as a wrong path
 //	1xx, 3xx               an error
-func status(res *http.Response, body []byte, whole bool) error {
+func checkStatus(res *http.Response, body []byte, whole bool) error {
 	code := res.StatusCode
 	answered := &StatusError{code}
 	switch {
@@ -114,7 +114,7 @@ func status(res *http.Response, body []byte, whole bool) error {
 			err = Strict(&refusal)(body)
 		}
 		if err == nil && refusal.Error != nil {
-			return &RefusedError{code, Clean(shorten(*refusal.Error, maxReason))}
+			return &RefusedError{code, Clean(cutBytes(*refusal.Error, maxReason))}
 		}
 		return fmt.Errorf(`%w, and not with a body {"error": "..."}: look at url`, answered)
 	}
@@ -130,8 +130,8 @@ func retryAfter(text string) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// shorten cuts a text to at most that number of bytes, between characters.
-func shorten(text string, most int) string {
+// cutBytes cuts a text to at most that number of bytes, between characters.
+func cutBytes(text string, most int) string {
 	if len(text) <= most {
 		return text
 	}
@@ -154,13 +154,13 @@ func Strict(into any) func([]byte) error {
 		case !utf8.Valid(data):
 			return errors.New("it is not UTF-8 text")
 		}
-		if err := noneTwice(data); err != nil {
+		if err := checkDuplicates(data); err != nil {
 			return err
 		}
 		decoder := json.NewDecoder(bytes.NewReader(data))
 		decoder.DisallowUnknownFields()
 		if err := decoder.Decode(into); err != nil {
-			return plain(err)
+			return plainMessage(err)
 		}
 		if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 			return errors.New("there is more after its JSON object")
@@ -169,25 +169,25 @@ func Strict(into any) func([]byte) error {
 	}
 }
 
-// plain takes the Go out of a message of encoding/json.
-func plain(err error) error {
+// plainMessage takes the Go out of a message of encoding/json.
+func plainMessage(err error) error {
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		return fmt.Errorf("%s: %s does not fit", wrong.Field, wrong.Value)
 	}
 	return errors.New(strings.TrimPrefix(err.Error(), "json: "))
 }
 
-// noneTwice refuses an object with two equal keys; capitals count as small letters, as they do in decoding.
-func noneTwice(data []byte) error {
+// checkDuplicates refuses an object with two equal keys; capitals count as small letters, as they do in decoding.
+func checkDuplicates(data []byte) error {
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	if _, err := decoder.Token(); err != nil {
-		return plain(err)
+		return plainMessage(err)
 	}
 	seen := map[string]bool{}
 	for decoder.More() {
 		token, err := decoder.Token()
 		if err != nil {
-			return plain(err)
+			return plainMessage(err)
 		}
 		key, _ := token.(string)
 		folded := strings.ToLower(key)
@@ -197,7 +197,7 @@ func noneTwice(data []byte) error {
 		seen[folded] = true
 		var value json.RawMessage
 		if err := decoder.Decode(&value); err != nil {
-			return plain(err)
+			return plainMessage(err)
 		}
 	}
 	return nil

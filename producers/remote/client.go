@@ -45,7 +45,7 @@ func New(cfg Config) (*Client, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	token, err := cfg.token()
+	token, err := cfg.readToken()
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ func (c *Client) Post(ctx context.Context, key string, body any, decode func([]b
 	if err != nil {
 		return fmt.Errorf("write the request to %s: %w", c, err)
 	}
-	return c.call(ctx, c.cfg.Retries, http.MethodPost, c.url.String(), key, data, decode)
+	return c.callService(ctx, c.cfg.Retries, http.MethodPost, c.url.String(), key, data, decode)
 }
 
 // Get asks with further values in the query and has the answer decoded. It is for what is asked at the start, when the service
@@ -114,11 +114,11 @@ func (c *Client) Get(ctx context.Context, query url.Values, decode func([]byte) 
 		values.Set(name, query.Get(name))
 	}
 	address.RawQuery = values.Encode()
-	return c.call(ctx, max(c.cfg.Retries, startRetries), http.MethodGet, address.String(), "", nil, decode)
+	return c.callService(ctx, max(c.cfg.Retries, startRetries), http.MethodGet, address.String(), "", nil, decode)
 }
 
-// call tries until the service answers, refuses, or was tried so often and once more.
-func (c *Client) call(ctx context.Context, retries int, method, address, key string, body []byte, decode func([]byte) error) error {
+// callService tries until the service answers or refuses, at most retries times after the first attempt.
+func (c *Client) callService(ctx context.Context, retries int, method, address, key string, body []byte, decode func([]byte) error) error {
 	answered := c.answers.Load()
 	// blame marks the failure of a call that fails while others are answered.
 	blame := func(err error) error {
@@ -128,7 +128,7 @@ func (c *Client) call(ctx context.Context, retries int, method, address, key str
 		return err
 	}
 	for attempt := 0; ; attempt++ {
-		err := c.attempt(ctx, method, address, key, body, decode)
+		err := c.sendRequest(ctx, method, address, key, body, decode)
 		var refused *RefusedError
 		if err == nil || errors.As(err, &refused) {
 			return err
@@ -140,15 +140,15 @@ func (c *Client) call(ctx context.Context, retries int, method, address, key str
 		if !errors.As(err, &away) || attempt == retries {
 			return blame(fmt.Errorf("%w: %s: attempt %d: %w", producers.ErrUnavailable, c, attempt+1, err))
 		}
-		if cause := pause(ctx, c.backoff(attempt, away.after)); cause != nil {
+		if cause := waitOrCause(ctx, c.backoffAfter(attempt, away.after)); cause != nil {
 			return blame(fmt.Errorf("%w: %s: %w (the last attempt: %w)", producers.ErrUnavailable, c, cause, err))
 		}
 	}
 }
 
-// backoff is how long to wait after an attempt, counted from 0: half of it at random, so that many callers do not come back
+// backoffAfter returns how long to wait after an attempt, counted from 0: half of it at random, so that many callers do not come back
 // together, and at least what the service asked for.
-func (c *Client) backoff(attempt int, asked time.Duration) time.Duration {
+func (c *Client) backoffAfter(attempt int, asked time.Duration) time.Duration {
 	longest := c.cfg.Backoff
 	for range attempt {
 		longest = min(2*longest, maxBackoff)
@@ -157,8 +157,8 @@ func (c *Client) backoff(attempt int, asked time.Duration) time.Duration {
 	return max(wait, min(asked, maxRetryAfter))
 }
 
-// pause waits, or returns why ctx ended before.
-func pause(ctx context.Context, wait time.Duration) error {
+// waitOrCause waits, or returns why ctx ended before.
+func waitOrCause(ctx context.Context, wait time.Duration) error {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
@@ -169,8 +169,8 @@ func pause(ctx context.Context, wait time.Duration) error {
 	}
 }
 
-// attempt is one request with its answer.
-func (c *Client) attempt(ctx context.Context, method, address, key string, body []byte, decode func([]byte) error) error {
+// sendRequest sends one request and decodes its answer.
+func (c *Client) sendRequest(ctx context.Context, method, address, key string, body []byte, decode func([]byte) error) error {
 	select {
 	case c.slots <- struct{}{}:
 		defer func() { <-c.slots }()
@@ -197,15 +197,15 @@ func (c *Client) attempt(ctx context.Context, method, address, key string, body 
 	}
 	res, err := c.http.Do(req)
 	if err != nil {
-		return c.failed(ctx, late, err)
+		return c.sendFailure(ctx, late, err)
 	}
 	defer func() { _ = res.Body.Close() }() // only read from
 	data, err := io.ReadAll(io.LimitReader(res.Body, int64(c.cfg.MaxBytes)+1))
 	if err != nil {
-		return c.failed(ctx, late, err)
+		return c.sendFailure(ctx, late, err)
 	}
 	whole := len(data) <= c.cfg.MaxBytes
-	if err := status(res, data, whole); err != nil {
+	if err := checkStatus(res, data, whole); err != nil {
 		return err
 	}
 	if !whole {
@@ -218,8 +218,8 @@ func (c *Client) attempt(ctx context.Context, method, address, key string, body 
 	return nil
 }
 
-// failed says why no answer came. The address that net/http puts into its errors is left out: its query may hold a secret.
-func (c *Client) failed(ctx context.Context, late, err error) error {
+// sendFailure returns why no answer came. The address that net/http puts into its errors is left out: its query may hold a secret.
+func (c *Client) sendFailure(ctx context.Context, late, err error) error {
 	if sent, ok := errors.AsType[*url.Error](err); ok {
 		err = sent.Err
 	}

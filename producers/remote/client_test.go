@@ -392,11 +392,11 @@ func TestRetryAfterIsHeeded(t *testing.T) {
 	}{{"2", 2 * time.Second}, {"", 0}, {"-1", 0}, {"Fri, 31 Dec 1999 23:59:59 GMT", 0}, {"99999999999999999999", 0}, {"3600", time.Hour}} {
 		require.Equal(t, c.want, retryAfter(c.header), c.header)
 	}
-	require.Equal(t, 2*time.Second, client.backoff(0, 2*time.Second))
-	require.Equal(t, maxRetryAfter, client.backoff(0, time.Hour), "but not for ever")
+	require.Equal(t, 2*time.Second, client.backoffAfter(0, 2*time.Second))
+	require.Equal(t, maxRetryAfter, client.backoffAfter(0, time.Hour), "but not for ever")
 	client.cfg.Backoff = time.Second
 	for attempt, longest := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 5 * time.Second, 5 * time.Second} {
-		wait := client.backoff(attempt, 0)
+		wait := client.backoffAfter(attempt, 0)
 		require.LessOrEqual(t, wait, longest)
 		require.GreaterOrEqual(t, wait, longest/2)
 	}

@@ -74,8 +74,8 @@ func checkURL(text string) error {
 	return nil
 }
 
-// token reads the bearer token, "" for none. Its errors never hold it.
-func (c Config) token() (string, error) {
+// readToken reads the bearer token, "" for none. Its errors never hold it.
+func (c Config) readToken() (string, error) {
 	var token, from string
 	switch {
 	case c.TokenFile != "":

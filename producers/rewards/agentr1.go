@@ -26,11 +26,11 @@ func (AgentR1) Format(transcript string) float64 {
 	score := 0.0
 	last := len(blocks) - 1
 	for _, block := range blocks[:last] {
-		if calls(block) {
+		if isCallBlock(block) {
 			score += 0.5
 		}
 	}
-	if answers(blocks[last]) {
+	if isAnswerBlock(blocks[last]) {
 		score += 0.5
 	}
 	return score
@@ -52,11 +52,11 @@ func (AgentR1) Answer(transcript string, golds []string) float64 {
 
 // assistantBlocks are the assistant's closed turns.
 func assistantBlocks(transcript string) []string {
-	return between(transcript, assistant+"\n", "<|im_end|>")
+	return textsBetween(transcript, assistant+"\n", "<|im_end|>")
 }
 
-// calls says whether a block is one thought, white space, and one tool call.
-func calls(block string) bool {
+// isCallBlock reports whether a block is one thought, white space, and one tool call.
+func isCallBlock(block string) bool {
 	for _, tag := range []string{"<think>", "</think>", "<tool_call>", "</tool_call>"} {
 		if strings.Count(block, tag) != 1 {
 			return false
@@ -64,11 +64,11 @@ func calls(block string) bool {
 	}
 	rest, ok := strings.CutPrefix(block, "<think>")
 	_, rest, found := strings.Cut(rest, "</think>")
-	return ok && found && strings.HasPrefix(strings.TrimLeftFunc(rest, space), "<tool_call>") && endsWith(rest, "</tool_call>")
+	return ok && found && strings.HasPrefix(strings.TrimLeftFunc(rest, isSpace), "<tool_call>") && endsWith(rest, "</tool_call>")
 }
 
-// answers says whether a block begins with a thought and ends with an answer.
-func answers(block string) bool {
+// isAnswerBlock reports whether a block begins with a thought and ends with an answer.
+func isAnswerBlock(block string) bool {
 	rest, ok := strings.CutPrefix(block, "<think>")
 	_, rest, found := strings.Cut(rest, "</think>")
 	_, rest, answered := strings.Cut(rest, "<answer>")

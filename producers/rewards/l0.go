@@ -5,8 +5,8 @@ import "github.com/weir-rl/weir/internal/check"
 // Range is that of a reward.
 type Range struct{ Min, Max float64 }
 
-// at scales a number in [0, 1].
-func (r Range) at(x float64) float64 { return r.Min + (r.Max-r.Min)*x }
+// scale scales a number in [0, 1] to the range.
+func (r Range) scale(x float64) float64 { return r.Min + (r.Max-r.Min)*x }
 
 // Unit is [0, 1].
 func Unit() Range { return Range{0, 1} }
@@ -27,7 +27,7 @@ func StepCode(runs []*CodeRun, r Range) []float64 {
 		if run.Outputs > 0 {
 			score = 1 - float64(run.Errors)/float64(run.Outputs)
 		}
-		out = append(out, r.at(score)/float64(len(runs)))
+		out = append(out, r.scale(score)/float64(len(runs)))
 	}
 	return out
 }
@@ -63,7 +63,7 @@ func (l LengthTarget) Validate() error {
 // Reward of one response.
 func (l LengthTarget) Reward(response string) float64 {
 	middle := (l.Range.Min + l.Range.Max) / 2
-	n := float64(len(words(response)))
+	n := float64(len(splitWords(response)))
 	if response == "" || n == 0 && !l.MissingIsMiddle {
 		if l.MissingIsMiddle {
 			return middle

@@ -30,12 +30,13 @@ func SubstringMatch(normalize Normalizer, answer string, golds []string) float64
 func F1(normalize Normalizer, answer string, golds []string, emptyMatches bool) float64 {
 	best := 0.0
 	for _, gold := range golds {
-		best = max(best, f1(words(normalize(answer)), words(normalize(gold)), emptyMatches))
+		best = max(best, tokenF1(splitWords(normalize(answer)), splitWords(normalize(gold)), emptyMatches))
 	}
 	return best
 }
 
-func f1(answer, gold []string, emptyMatches bool) float64 {
+// tokenF1 returns the F1 score of the words of an answer against the gold words.
+func tokenF1(answer, gold []string, emptyMatches bool) float64 {
 	if len(answer) == 0 && len(gold) == 0 && emptyMatches {
 		return 1
 	}

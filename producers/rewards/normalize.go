@@ -17,7 +17,7 @@ func Normalizers() map[string]Normalizer {
 // Words lowers and leaves the runs of letters and digits of any alphabet, with a space between: where a tokenizer splits
 // a hyphened name, the answer still equals it.
 func Words(s string) string {
-	return strings.Join(strings.FieldsFunc(lower(s), func(r rune) bool {
+	return strings.Join(strings.FieldsFunc(lowerCase(s), func(r rune) bool {
 		return !unicode.IsLetter(r) && !unicode.IsDigit(r)
 	}), " ")
 }
@@ -26,28 +26,28 @@ func Words(s string) string {
 // each run of white space one space (Rajpurkar et al., 2016, evaluate-v1.1).
 func SQuAD(s string) string {
 	var out strings.Builder
-	for _, r := range lower(s) {
-		if !punctuation(r) {
+	for _, r := range lowerCase(s) {
+		if !isPunctuation(r) {
 			out.WriteRune(r)
 		}
 	}
-	return collapse(withoutArticles(out.String()))
+	return collapseSpace(withoutArticles(out.String()))
 }
 
 // Alphanumeric lowers, deletes all but a to z, 0 to 9 and white space, and makes each run of white space one space.
 // Articles stay; other alphabets go.
 func Alphanumeric(s string) string {
 	var out strings.Builder
-	for _, r := range lower(s) {
-		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || space(r) {
+	for _, r := range lowerCase(s) {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || isSpace(r) {
 			out.WriteRune(r)
 		}
 	}
-	return collapse(out.String())
+	return collapseSpace(out.String())
 }
 
-// punctuation is ASCII's.
-func punctuation(r rune) bool {
+// isPunctuation reports whether a character is ASCII punctuation.
+func isPunctuation(r rune) bool {
 	return r < 128 && (unicode.IsPunct(r) || unicode.IsSymbol(r))
 }
 
@@ -55,7 +55,7 @@ func punctuation(r rune) bool {
 func withoutArticles(s string) string {
 	var out strings.Builder
 	for len(s) > 0 {
-		n := strings.IndexFunc(s, func(r rune) bool { return !word(r) })
+		n := strings.IndexFunc(s, func(r rune) bool { return !isWordRune(r) })
 		if n < 0 {
 			n = len(s)
 		}
@@ -66,7 +66,7 @@ func withoutArticles(s string) string {
 			out.WriteString(w)
 		}
 		s = s[n:]
-		n = strings.IndexFunc(s, word)
+		n = strings.IndexFunc(s, isWordRune)
 		if n < 0 {
 			n = len(s)
 		}
@@ -76,20 +76,24 @@ func withoutArticles(s string) string {
 	return out.String()
 }
 
-func word(r rune) bool { return r == '_' || unicode.IsLetter(r) || unicode.IsNumber(r) }
+// isWordRune reports whether a character belongs to a word.
+func isWordRune(r rune) bool { return r == '_' || unicode.IsLetter(r) || unicode.IsNumber(r) }
 
-// space is white space as Python has it: Unicode's, and the four ASCII separators.
-func space(r rune) bool { return unicode.IsSpace(r) || r >= 0x1c && r <= 0x1f }
+// isSpace reports whether a character is white space as Python has it: Unicode's, and the four ASCII separators.
+func isSpace(r rune) bool { return unicode.IsSpace(r) || r >= 0x1c && r <= 0x1f }
 
-func collapse(s string) string { return strings.Join(words(s), " ") }
+// collapseSpace writes every run of white space as one space.
+func collapseSpace(s string) string { return strings.Join(splitWords(s), " ") }
 
-func words(s string) []string { return strings.FieldsFunc(s, space) }
+// splitWords splits a text at white space.
+func splitWords(s string) []string { return strings.FieldsFunc(s, isSpace) }
 
-func trim(s string) string { return strings.TrimFunc(s, space) }
+// trimSpace removes the white space around a text.
+func trimSpace(s string) string { return strings.TrimFunc(s, isSpace) }
 
-// lower is Unicode's full lower case, which differs from Go's in two letters: a dotted capital I keeps its dot, and a
-// capital sigma that ends a word becomes a final one.
-func lower(s string) string {
+// lowerCase returns Unicode's full lower case, which differs from Go's in two letters: a dotted capital I keeps its dot, and a capital
+// sigma that ends a word becomes a final sigma.
+func lowerCase(s string) string {
 	if !strings.ContainsAny(s, "\u0130\u03a3") {
 		return strings.ToLower(s)
 	}
@@ -111,21 +115,23 @@ func lower(s string) string {
 // endsWord says whether a cased letter stands before place i and none after it, marks and the like passed over.
 func endsWord(runes []rune, i int) bool {
 	before, after := i-1, i+1
-	for before >= 0 && ignorable(runes[before]) {
+	for before >= 0 && isIgnorable(runes[before]) {
 		before--
 	}
-	for after < len(runes) && ignorable(runes[after]) {
+	for after < len(runes) && isIgnorable(runes[after]) {
 		after++
 	}
-	return before >= 0 && cased(runes[before]) && (after == len(runes) || !cased(runes[after]))
+	return before >= 0 && isCased(runes[before]) && (after == len(runes) || !isCased(runes[after]))
 }
 
-func cased(r rune) bool {
+// isCased reports whether a character has case.
+func isCased(r rune) bool {
 	return unicode.IsUpper(r) || unicode.IsLower(r) || unicode.IsTitle(r) ||
 		unicode.In(r, unicode.Other_Lowercase, unicode.Other_Uppercase)
 }
 
-func ignorable(r rune) bool {
+// isIgnorable reports whether case ignores a character.
+func isIgnorable(r rune) bool {
 	return unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf, unicode.Lm, unicode.Sk) ||
 		strings.ContainsRune("'.:^`\u00a8\u00ad\u00b7\u2018\u2019\u2024\u2027\ufe13\ufe52\ufe55\uff07\uff0e\uff1a", r)
 }

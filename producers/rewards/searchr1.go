@@ -68,7 +68,7 @@ func (s SearchR1Format) Reward(transcript string, golds []string) float64 {
 		return s.Score
 	case right:
 		return s.Score - s.StructureScore
-	case valid && retrieved(transcript, golds):
+	case valid && hasRetrievedGold(transcript, golds):
 		return s.StructureScore + s.RetrievalScore
 	case valid:
 		return s.StructureScore
@@ -79,10 +79,10 @@ func (s SearchR1Format) Reward(transcript string, golds []string) float64 {
 	}
 }
 
-// retrieved says whether a gold answer stands within a search result.
-func retrieved(transcript string, golds []string) bool {
+// hasRetrievedGold reports whether a gold answer stands within a search result.
+func hasRetrievedGold(transcript string, golds []string) bool {
 	return slices.ContainsFunc(Blocks(transcript, "information"), func(block string) bool {
-		return SubstringMatch(SQuAD, trim(block), golds) == 1
+		return SubstringMatch(SQuAD, trimSpace(block), golds) == 1
 	})
 }
 
@@ -98,7 +98,7 @@ func ValidSequence(transcript string) (valid bool, reason string) {
 	if !found {
 		return false, "Missing assistant marker"
 	}
-	content = strings.TrimLeftFunc(content, space)
+	content = strings.TrimLeftFunc(content, isSpace)
 	for _, tag := range sequenceTags {
 		opening, closing := strings.Count(content, "<"+tag+">"), strings.Count(content, "</"+tag+">")
 		if opening != closing {
@@ -108,11 +108,11 @@ func ValidSequence(transcript string) (valid bool, reason string) {
 	state := "start"
 	for len(content) > 0 {
 		text, tag, rest := nextTag(content)
-		if reason := misplaced(text, state); reason != "" {
+		if reason := describeMisplaced(text, state); reason != "" {
 			return false, reason
 		}
 		if tag != "" {
-			next := follow(state, tag)
+			next := nextState(state, tag)
 			if next == "" {
 				return false, fmt.Sprintf("Unexpected tag %s in state %s", tag, state)
 			}
@@ -139,9 +139,9 @@ func nextTag(content string) (text, tag, rest string) {
 	return content[:at], tag, content[at+len(tag):]
 }
 
-// misplaced says what is wrong with a text in a state, "" if nothing is.
-func misplaced(text, state string) string {
-	text = trim(text)
+// describeMisplaced returns what is wrong with a text in a state, "" if nothing is.
+func describeMisplaced(text, state string) string {
+	text = trimSpace(text)
 	switch {
 	case text == "" || strings.HasPrefix(state, "in_"):
 		return ""
@@ -152,8 +152,8 @@ func misplaced(text, state string) string {
 	}
 }
 
-// follow is the state after a tag, "" where the tag has no place.
-func follow(state, tag string) string {
+// nextState returns the state after a tag, "" where the tag has no place.
+func nextState(state, tag string) string {
 	switch {
 	case tag == "<think>" && (state == "start" || state == "information"):
 		return "in_think"

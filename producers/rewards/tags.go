@@ -3,10 +3,10 @@ package rewards
 import "strings"
 
 // Blocks are the contents of <tag>...</tag>, in order, as they stand. A block ends at the first closing tag.
-func Blocks(text, tag string) []string { return between(text, "<"+tag+">", "</"+tag+">") }
+func Blocks(text, tag string) []string { return textsBetween(text, "<"+tag+">", "</"+tag+">") }
 
-// between are the texts between the marks open and close, none overlapping.
-func between(text, open, closing string) []string {
+// textsBetween returns the texts between the marks open and close, none overlapping.
+func textsBetween(text, open, closing string) []string {
 	var out []string
 	for {
 		_, rest, found := strings.Cut(text, open)
@@ -29,7 +29,7 @@ func LastAnswer(text string, atLeast int) (answer string, ok bool) {
 	if len(blocks) < max(1, atLeast) {
 		return "", false
 	}
-	return trim(blocks[len(blocks)-1]), true
+	return trimSpace(blocks[len(blocks)-1]), true
 }
 
 // FirstAnswer is the content of the first <answer> block, trimmed (Agent-R1).
@@ -38,5 +38,5 @@ func FirstAnswer(text string) (answer string, ok bool) {
 	if len(blocks) == 0 {
 		return "", false
 	}
-	return trim(blocks[0]), true
+	return trimSpace(blocks[0]), true
 }

@@ -84,13 +84,13 @@ func (d *Dataset) Sources(split Split) []string {
 // enough (a small source gives all it has), in an order that interleaves the sources. The same arguments
 // give the same sample, and a smaller n gives a prefix of what a greater one gives.
 func (d *Dataset) Sample(split Split, n int, seed uint64) []schemas.Prompt {
-	pools := pools(d.Questions[split], seed)
+	pools := groupBySource(d.Questions[split], seed)
 	var sample []schemas.Prompt
 	for round := 0; len(sample) < n; round++ {
 		before := len(sample)
 		for _, pool := range pools {
 			if round < len(pool.questions) && len(sample) < n {
-				sample = append(sample, pool.at(uint64(round)))
+				sample = append(sample, pool.questionAt(uint64(round)))
 			}
 		}
 		if len(sample) == before {

@@ -88,7 +88,7 @@ func ReadQuestions(name string, r io.Reader) (map[Split][]schemas.Prompt, error)
 		if err := DecodeRow(data, &row); err != nil {
 			return err
 		}
-		if err := row.check(); err != nil {
+		if err := row.checkRow(); err != nil {
 			return err
 		}
 		if row.ID == "" {
@@ -108,7 +108,7 @@ func ReadQuestions(name string, r io.Reader) (map[Split][]schemas.Prompt, error)
 		}
 		split := row.Split
 		if split == "" {
-			split = splitOf(row.ID)
+			split = splitByHash(row.ID)
 		}
 		out[split] = append(out[split], schemas.Prompt{ID: row.ID, Text: row.Question, Answers: row.Answers, Source: row.Source, Meta: row.Meta})
 		return nil
@@ -122,7 +122,8 @@ func ReadQuestions(name string, r io.Reader) (map[Split][]schemas.Prompt, error)
 	return out, nil
 }
 
-func (r *questionRow) check() error {
+// checkRow reports every fault of the row.
+func (r *questionRow) checkRow() error {
 	faults := []error{Filled("question", r.Question)}
 	if len(r.Answers) == 0 {
 		faults = append(faults, errors.New("answers: missing or empty"))
@@ -141,8 +142,8 @@ func (r *questionRow) check() error {
 	return errors.Join(faults...)
 }
 
-// splitOf divides by a hash: adding or moving rows moves no other row from one split to another.
-func splitOf(id string) Split {
+// splitByHash divides by a hash: adding or moving rows moves no other row from one split to another.
+func splitByHash(id string) Split {
 	switch n := Hash(id) % 10; {
 	case n < 8:
 		return Train
@@ -182,7 +183,7 @@ func DecodeRow(row []byte, into any) error {
 	dec := json.NewDecoder(bytes.NewReader(row))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(into); err != nil {
-		return plain(err, into)
+		return explainRow(err, into)
 	}
 	if dec.More() {
 		return errors.New("more than one JSON value on the line")
@@ -190,13 +191,13 @@ func DecodeRow(row []byte, into any) error {
 	return nil
 }
 
-// plain says what is wrong with a row in the words of its format, for what encoding/json says in those of Go.
-func plain(err error, into any) error {
+// explainRow returns what is wrong with a row in the words of its format, for what encoding/json says in the words of Go.
+func explainRow(err error, into any) error {
 	var wrong *json.UnmarshalTypeError
 	var torn *json.SyntaxError
 	switch {
 	case errors.As(err, &wrong) && wrong.Field == "":
-		return fmt.Errorf("%s: want an object with the keys %s", wrong.Value, strings.Join(keys(into), ", "))
+		return fmt.Errorf("%s: want an object with the keys %s", wrong.Value, strings.Join(rowKeys(into), ", "))
 	case errors.As(err, &wrong):
 		return fmt.Errorf("%s: %s: want %s", wrong.Field, wrong.Value, jsonKind(wrong.Type))
 	case errors.Is(err, io.ErrUnexpectedEOF):
@@ -205,13 +206,13 @@ func plain(err error, into any) error {
 		return fmt.Errorf("not JSON at byte %d: %w", torn.Offset, err)
 	}
 	if name, unknown := strings.CutPrefix(err.Error(), "json: unknown field "); unknown {
-		return fmt.Errorf("%s: unknown key: want %s", strings.Trim(name, `"`), strings.Join(keys(into), ", "))
+		return fmt.Errorf("%s: unknown key: want %s", strings.Trim(name, `"`), strings.Join(rowKeys(into), ", "))
 	}
 	return err
 }
 
-// keys are those that a row may have.
-func keys(into any) []string {
+// rowKeys returns the keys that a row may have.
+func rowKeys(into any) []string {
 	var names []string
 	for f := range reflect.TypeOf(into).Elem().Fields() {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -228,7 +229,7 @@ func jsonKind(t reflect.Type) string {
 	case reflect.Map:
 		return "an object whose values are strings"
 	case reflect.Struct:
-		return "an object with the keys " + strings.Join(keys(reflect.New(t).Interface()), ", ")
+		return "an object with the keys " + strings.Join(rowKeys(reflect.New(t).Interface()), ", ")
 	default:
 		return "a string"
 	}

@@ -20,7 +20,7 @@ type Prompts struct {
 
 // Prompts returns the order of a split. It is an error if the split has no question.
 func (d *Dataset) Prompts(split Split, seed uint64) (*Prompts, error) {
-	pools := pools(d.Questions[split], seed)
+	pools := groupBySource(d.Questions[split], seed)
 	if len(pools) == 0 {
 		return nil, fmt.Errorf("data set %s has no question in its %s split", d.Name, split)
 	}
@@ -30,7 +30,7 @@ func (d *Dataset) Prompts(split Split, seed uint64) (*Prompts, error) {
 // Prompt returns the prompt at a cursor.
 func (p *Prompts) Prompt(cursor uint64) schemas.Prompt {
 	n := uint64(len(p.pools))
-	return p.pools[cursor%n].at(cursor / n)
+	return p.pools[cursor%n].questionAt(cursor / n)
 }
 
 // pool is the questions of one source.
@@ -39,8 +39,8 @@ type pool struct {
 	seed      uint64
 }
 
-// pools groups questions by source, sources sorted.
-func pools(questions []schemas.Prompt, seed uint64) []*pool {
+// groupBySource groups questions by source, sources sorted.
+func groupBySource(questions []schemas.Prompt, seed uint64) []*pool {
 	bySource := map[string][]schemas.Prompt{}
 	for _, q := range questions {
 		bySource[q.Source] = append(bySource[q.Source], q)
@@ -54,8 +54,8 @@ func pools(questions []schemas.Prompt, seed uint64) []*pool {
 	return out
 }
 
-// at is the question at a turn: every epoch of turns has each question once, in an order of its own.
-func (p *pool) at(turn uint64) schemas.Prompt {
+// questionAt returns the question at a turn: every epoch of turns has each question once, in an order of its own.
+func (p *pool) questionAt(turn uint64) schemas.Prompt {
 	n := uint64(len(p.questions))
 	return p.questions[Shuffled(turn, n, p.seed)]
 }

@@ -13,7 +13,7 @@ func TestPermuted(t *testing.T) {
 		key := rapid.Uint64().Draw(rt, "key")
 		seen := map[uint64]bool{}
 		for i := range n {
-			at := permuted(i, n, key)
+			at := permuteIndex(i, n, key)
 			require.Less(rt, at, n)
 			seen[at] = true
 		}

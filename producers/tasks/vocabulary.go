@@ -44,11 +44,11 @@ func newTokenizer(d *Dataset, tags, further []string) (*tokenizer.Tokenizer, err
 			special = append(special, tag)
 		}
 	}
-	return tokenizer.New(tokenizer.Config{Special: special, Words: words(d, further), Unknown: TokenUnknown, Lowercase: true})
+	return tokenizer.New(tokenizer.Config{Special: special, Words: vocabularyWords(d, further), Unknown: TokenUnknown, Lowercase: true})
 }
 
-// words are those of NewTokenizer.
-func words(d *Dataset, further []string) []string {
+// vocabularyWords returns the words of NewTokenizer.
+func vocabularyWords(d *Dataset, further []string) []string {
 	var words []string
 	add := func(text string) { words = append(words, tokenizer.LowerWords(text)...) }
 	for _, p := range d.Passages {
@@ -86,7 +86,7 @@ func WordTokenizer(o Opening, d *Dataset, further ...string) (Tokenizer, error) 
 			missing = append(missing, token)
 		}
 	}
-	for _, word := range words(d, further) {
+	for _, word := range vocabularyWords(d, further) {
 		missing = append(missing, UnknownWords(o.Tokenizer, word)...)
 	}
 	if n := len(missing); n > 0 {

@@ -78,30 +78,30 @@ func faultsOf(s *jsonschema.Schema, value any, path string) []string {
 	if at == "" {
 		at = "the arguments"
 	}
-	if len(types) > 0 && !slices.ContainsFunc(types, func(t string) bool { return isOf(t, value) }) {
-		return []string{fmt.Sprintf("%s: %s: want %s", at, brief(value), strings.Join(types, " or "))}
+	if len(types) > 0 && !slices.ContainsFunc(types, func(t string) bool { return hasType(t, value) }) {
+		return []string{fmt.Sprintf("%s: %s: want %s", at, shortJSON(value), strings.Join(types, " or "))}
 	}
-	if len(s.Enum) > 0 && !slices.ContainsFunc(s.Enum, func(e any) bool { return brief(e) == brief(value) }) {
+	if len(s.Enum) > 0 && !slices.ContainsFunc(s.Enum, func(e any) bool { return shortJSON(e) == shortJSON(value) }) {
 		words := make([]string, len(s.Enum))
 		for i, e := range s.Enum {
-			words[i] = brief(e)
+			words[i] = shortJSON(e)
 		}
-		return []string{fmt.Sprintf("%s: %s: want one of %s", at, brief(value), strings.Join(words, ", "))}
+		return []string{fmt.Sprintf("%s: %s: want one of %s", at, shortJSON(value), strings.Join(words, ", "))}
 	}
 	var out []string
 	switch value := value.(type) {
 	case map[string]any:
 		for _, name := range s.Required {
 			if _, there := value[name]; !there {
-				out = append(out, join(path, name)+": missing")
+				out = append(out, joinPath(path, name)+": missing")
 			}
 		}
 		for _, name := range slices.Sorted(maps.Keys(value)) {
 			property, known := s.Properties[name]
-			if !known && len(s.Properties) > 0 && len(s.PatternProperties) == 0 && closed(s.AdditionalProperties) {
-				out = append(out, fmt.Sprintf("%s: unknown: there are %s", join(path, name), strings.Join(slices.Sorted(maps.Keys(s.Properties)), ", ")))
+			if !known && len(s.Properties) > 0 && len(s.PatternProperties) == 0 && isClosed(s.AdditionalProperties) {
+				out = append(out, fmt.Sprintf("%s: unknown: there are %s", joinPath(path, name), strings.Join(slices.Sorted(maps.Keys(s.Properties)), ", ")))
 			}
-			out = append(out, faultsOf(property, value[name], join(path, name))...)
+			out = append(out, faultsOf(property, value[name], joinPath(path, name))...)
 		}
 	case []any:
 		for i, element := range value {
@@ -111,20 +111,22 @@ func faultsOf(s *jsonschema.Schema, value any, path string) []string {
 	return out
 }
 
-// closed says whether properties that are not named are wrong: where the schema says so, and where it says nothing, for a misspelt
+// isClosed reports whether properties that are not named are wrong: where the schema says so, and where it says nothing, for a misspelt
 // argument would be lost without a word.
-func closed(additional *jsonschema.Schema) bool {
+func isClosed(additional *jsonschema.Schema) bool {
 	return additional == nil || additional.Not != nil
 }
 
-func join(path, name string) string {
+// joinPath joins the path of a value and the name of its member.
+func joinPath(path, name string) string {
 	if path == "" {
 		return name
 	}
 	return path + "." + name
 }
 
-func isOf(typ string, value any) bool {
+// hasType reports whether a value has a type of JSON Schema.
+func hasType(typ string, value any) bool {
 	switch value := value.(type) {
 	case nil:
 		return typ == "null"
@@ -140,8 +142,8 @@ func isOf(typ string, value any) bool {
 	return typ == "object"
 }
 
-// brief is a value as JSON, shortened.
-func brief(value any) string {
+// shortJSON returns a value as JSON, shortened.
+func shortJSON(value any) string {
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)

@@ -99,20 +99,20 @@ func (g *Guard) Wrap(tool producers.Tool) (producers.Tool, error) {
 	}
 	return wrapped{tool, func(ctx context.Context, call producers.Call) (producers.Observation, error) {
 		for attempt := 1; ; attempt++ {
-			o, err := g.once(ctx, tool, call)
+			o, err := g.callOnce(ctx, tool, call)
 			if !errors.Is(err, producers.ErrUnavailable) || attempt >= g.cfg.Retry.Attempts || ctx.Err() != nil {
 				return o, err
 			}
 			longest := g.cfg.Retry.Backoff << min(attempt-1, 10)
-			if !wait(ctx, time.Duration((0.5+0.5*rand.Float64())*float64(longest)), nil) {
+			if !waitUntil(ctx, time.Duration((0.5+0.5*rand.Float64())*float64(longest)), nil) {
 				return o, err
 			}
 		}
 	}}, nil
 }
 
-// wait is false where ctx ends first.
-func wait(ctx context.Context, d time.Duration, or <-chan struct{}) bool {
+// waitUntil waits for a time or a channel; it is false where ctx ends first.
+func waitUntil(ctx context.Context, d time.Duration, or <-chan struct{}) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -124,8 +124,8 @@ func wait(ctx context.Context, d time.Duration, or <-chan struct{}) bool {
 	return true
 }
 
-// once makes one attempt, when there is room and the tool is not left alone.
-func (g *Guard) once(ctx context.Context, tool producers.Tool, call producers.Call) (producers.Observation, error) {
+// callOnce makes one attempt, when there is room and the tool is not left alone.
+func (g *Guard) callOnce(ctx context.Context, tool producers.Tool, call producers.Call) (producers.Observation, error) {
 	if g.slots != nil {
 		select {
 		case g.slots <- struct{}{}:
@@ -135,23 +135,23 @@ func (g *Guard) once(ctx context.Context, tool producers.Tool, call producers.Ca
 				producers.ErrUnavailable, tool.Spec().Name, g.cfg.MaxConcurrent, context.Cause(ctx))
 		}
 	}
-	if err := g.enter(ctx, tool.Spec().Name); err != nil {
+	if err := g.awaitTurn(ctx, tool.Spec().Name); err != nil {
 		return producers.Observation{}, err
 	}
 	settled := false
 	defer func() {
 		if !settled { // it panicked
-			g.leave(true)
+			g.recordEnd(true)
 		}
 	}()
 	o, err := tool.Call(ctx, call)
 	settled = true
-	g.leave(errors.Is(err, producers.ErrUnavailable))
+	g.recordEnd(errors.Is(err, producers.ErrUnavailable))
 	return o, err
 }
 
-// enter waits until the tool may be called. A call whose time is over before that fails at once.
-func (g *Guard) enter(ctx context.Context, name string) error {
+// awaitTurn waits until the tool may be called. A call whose time is over before that fails at once.
+func (g *Guard) awaitTurn(ctx context.Context, name string) error {
 	for {
 		g.mu.Lock()
 		open := g.cfg.Breaker.Failures > 0 && g.failures >= g.cfg.Breaker.Failures
@@ -167,15 +167,15 @@ func (g *Guard) enter(ctx context.Context, name string) error {
 			left = g.cfg.Breaker.Pause // the probe tells, or the time does
 		}
 		deadline, bounded := ctx.Deadline()
-		if bounded && time.Until(deadline) < left || !wait(ctx, left, changed) {
+		if bounded && time.Until(deadline) < left || !waitUntil(ctx, left, changed) {
 			return fmt.Errorf("%w: %s: %d calls in a row were unavailable, and it is left alone for breaker.pause, %s",
 				producers.ErrUnavailable, name, failures, g.cfg.Breaker.Pause)
 		}
 	}
 }
 
-// leave notes how a call ended.
-func (g *Guard) leave(failed bool) {
+// recordEnd records how a call ended.
+func (g *Guard) recordEnd(failed bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.probing {

@@ -62,11 +62,11 @@ func newIndex(cfg SearchConfig, passages []tasks.Passage) *index {
 // countWords counts a passage's words anew, its title's so often more.
 func countWords(counts map[string]uint32, p tasks.Passage, titleWeight int) {
 	clear(counts)
-	for _, word := range fold(p.Text) {
+	for _, word := range foldWords(p.Text) {
 		counts[word]++
 	}
 	if titleWeight > 0 {
-		for _, word := range fold(p.Title) {
+		for _, word := range foldWords(p.Title) {
 			counts[word] += uint32(titleWeight)
 		}
 	}
@@ -87,7 +87,8 @@ type term struct {
 	most   float64 // that a passage can score by it
 }
 
-func (x *index) query(words []string) *query {
+// newQuery prepares a query of words.
+func (x *index) newQuery(words []string) *query {
 	q := &query{x: x}
 	times := map[uint32]int{}
 	var order []uint32
@@ -109,19 +110,19 @@ func (x *index) query(words []string) *query {
 	return q
 }
 
-// part is what a word adds to a passage's score.
-func (q *query) part(t *term, passage uint32, count uint16) float64 {
+// termScore returns the share of a word in a passage's score.
+func (q *query) termScore(t *term, passage uint32, count uint16) float64 {
 	norm := q.x.k1 * (1 - q.x.b + q.x.b*float64(q.x.lengths[passage])/q.x.mean)
 	return t.weight * float64(count) * (q.x.k1 + 1) / (float64(count) + norm)
 }
 
-// score is one passage's.
-func (q *query) score(passage uint32) float64 {
+// passageScore returns the score of a passage.
+func (q *query) passageScore(passage uint32) float64 {
 	sum := 0.0
 	for i := range q.terms {
 		t := &q.terms[i]
 		if at, ok := slices.BinarySearch(t.docs, passage); ok {
-			sum += q.part(t, passage, t.counts[at])
+			sum += q.termScore(t, passage, t.counts[at])
 		}
 	}
 	return sum
@@ -136,9 +137,9 @@ type hit struct {
 // slack keeps rounding from hiding a passage that has the bound's score.
 const slack = 1 + 1e-9
 
-// best are the k best passages, best first. Words that together cannot lift a passage above the k-th best so far are only
-// looked up in passages that other words name (Turtle and Flood, "Query Evaluation: Strategies and Optimizations", 1995: MaxScore).
-func (q *query) best(k int) []hit {
+// bestHits returns the k best passages, best first. Words that together cannot lift a passage above the k-th best so far are only looked up
+// in passages that other words name (Turtle and Flood, "Query Evaluation: Strategies and Optimizations", 1995: MaxScore).
+func (q *query) bestHits(k int) []hit {
 	terms := slices.Clone(q.terms)
 	most := make([]float64, len(terms)+1) // of the first so many words together
 	for i, t := range terms {
@@ -148,25 +149,25 @@ func (q *query) best(k int) []hit {
 	essential := 0 // words before it are only looked up
 	parts := make([]float64, len(terms))
 	for {
-		for essential < len(terms) && most[essential+1]*slack < top.bound() {
+		for essential < len(terms) && most[essential+1]*slack < top.scoreBound() {
 			essential++
 		}
-		passage, ok := first(terms[essential:])
+		passage, ok := firstPassage(terms[essential:])
 		if !ok {
-			return top.sorted()
+			return top.sortedHits()
 		}
 		clear(parts)
 		found := 0.0
 		for i := len(terms) - 1; i >= 0; i-- {
 			t := &terms[i]
 			if i < essential {
-				if (found+most[i+1])*slack < top.bound() {
+				if (found+most[i+1])*slack < top.scoreBound() {
 					break
 				}
-				t.seek(passage)
+				t.skipBefore(passage)
 			}
 			if len(t.docs) > 0 && t.docs[0] == passage {
-				parts[i] = q.part(t, passage, t.counts[0])
+				parts[i] = q.termScore(t, passage, t.counts[0])
 				found += parts[i]
 				t.docs, t.counts = t.docs[1:], t.counts[1:]
 			}
@@ -175,12 +176,12 @@ func (q *query) best(k int) []hit {
 		for _, p := range parts {
 			sum += p
 		}
-		top.offer(hit{passage, sum})
+		top.offerHit(hit{passage, sum})
 	}
 }
 
-// first is the earliest passage that any of the words is in.
-func first(terms []term) (passage uint32, ok bool) {
+// firstPassage returns the earliest passage that any of the words is in.
+func firstPassage(terms []term) (passage uint32, ok bool) {
 	for _, t := range terms {
 		if len(t.docs) > 0 && (!ok || t.docs[0] < passage) {
 			passage, ok = t.docs[0], true
@@ -189,8 +190,8 @@ func first(terms []term) (passage uint32, ok bool) {
 	return passage, ok
 }
 
-// seek leaves out the postings before a passage: by doubling steps, since the next is mostly near.
-func (t *term) seek(passage uint32) {
+// skipBefore leaves out the postings before a passage: by doubling steps, since the next is mostly near.
+func (t *term) skipBefore(passage uint32) {
 	step := 1
 	for step < len(t.docs) && t.docs[step] < passage {
 		step *= 2
@@ -208,35 +209,36 @@ type top struct {
 
 func newTop(k int) *top { return &top{k: k} }
 
-// worse orders hits: of equal scores the later passage is worse.
-func worse(a, b hit) bool {
+// isWorse orders hits: of equal scores the later passage is worse.
+func isWorse(a, b hit) bool {
 	return a.score < b.score || a.score == b.score && a.passage > b.passage
 }
 
-// bound is the score that a hit must exceed.
-func (t *top) bound() float64 {
+// scoreBound returns the score that a hit must exceed.
+func (t *top) scoreBound() float64 {
 	if len(t.hits) < t.k {
 		return math.Inf(-1)
 	}
 	return t.hits[0].score
 }
 
-func (t *top) offer(h hit) {
+// offerHit keeps a hit that is better than the worst.
+func (t *top) offerHit(h hit) {
 	if len(t.hits) < t.k {
 		t.hits = append(t.hits, h)
-		for i := len(t.hits) - 1; i > 0 && worse(t.hits[i], t.hits[(i-1)/2]); i = (i - 1) / 2 {
+		for i := len(t.hits) - 1; i > 0 && isWorse(t.hits[i], t.hits[(i-1)/2]); i = (i - 1) / 2 {
 			t.hits[i], t.hits[(i-1)/2] = t.hits[(i-1)/2], t.hits[i]
 		}
 		return
 	}
-	if !worse(t.hits[0], h) {
+	if !isWorse(t.hits[0], h) {
 		return
 	}
 	t.hits[0] = h
 	for i := 0; ; {
 		low := i
 		for _, child := range []int{2*i + 1, 2*i + 2} {
-			if child < len(t.hits) && worse(t.hits[child], t.hits[low]) {
+			if child < len(t.hits) && isWorse(t.hits[child], t.hits[low]) {
 				low = child
 			}
 		}
@@ -248,9 +250,10 @@ func (t *top) offer(h hit) {
 	}
 }
 
-func (t *top) sorted() []hit {
+// sortedHits returns the hits, best first.
+func (t *top) sortedHits() []hit {
 	slices.SortFunc(t.hits, func(a, b hit) int {
-		if worse(b, a) {
+		if isWorse(b, a) {
 			return -1
 		}
 		return 1

@@ -24,22 +24,22 @@ func TestBestAgainstSorting(t *testing.T) {
 		seed := rapid.Uint64().Draw(rt, "seed")
 		passages := zipf(seed, rapid.IntRange(1, 300).Draw(rt, "passages"), 12, 40)
 		s := newSearch(t, DefaultSearchConfig(), passages)
-		words := fold(zipf(seed+1, 1, rapid.IntRange(1, 8).Draw(rt, "words"), 40)[0].Text)
+		words := foldWords(zipf(seed+1, 1, rapid.IntRange(1, 8).Draw(rt, "words"), 40)[0].Text)
 		k := rapid.IntRange(1, 20).Draw(rt, "k")
-		q := s.index.query(words)
+		q := s.index.newQuery(words)
 		var all []hit
 		for i := range passages {
-			if score := q.score(uint32(i)); score > 0 {
+			if score := q.passageScore(uint32(i)); score > 0 {
 				all = append(all, hit{uint32(i), score})
 			}
 		}
 		slices.SortFunc(all, func(a, b hit) int {
-			if worse(b, a) {
+			if isWorse(b, a) {
 				return -1
 			}
 			return 1
 		})
-		require.Equal(rt, append([]hit{}, all[:min(k, len(all))]...), append([]hit{}, q.best(k)...))
+		require.Equal(rt, append([]hit{}, all[:min(k, len(all))]...), append([]hit{}, q.bestHits(k)...))
 	})
 }
 

@@ -85,7 +85,7 @@ func NewSearch(cfg SearchConfig, passages []tasks.Passage) (*Search, error) {
 	}
 	s := &Search{cfg: cfg, passages: passages, titles: make(map[string][]uint32, len(passages))}
 	for i, p := range passages {
-		key := strings.Join(fold(p.Title), " ")
+		key := strings.Join(foldWords(p.Title), " ")
 		s.titles[key] = append(s.titles[key], uint32(i))
 	}
 	s.index = newIndex(cfg, passages)
@@ -131,19 +131,19 @@ type Found struct {
 // Top returns at most k passages as [Search.Find] does, with their scores. Passages with the query as their title come first,
 // whatever their score.
 func (s *Search) Top(query string, k int) []Found {
-	words := fold(query)
+	words := foldWords(query)
 	titled := s.titles[strings.Join(words, " ")]
-	q := s.index.query(words)
+	q := s.index.newQuery(words)
 	var out []Found
 	for _, i := range titled {
 		if len(out) < k {
-			out = append(out, Found{s.passages[i], int(i), q.score(i)})
+			out = append(out, Found{s.passages[i], int(i), q.passageScore(i)})
 		}
 	}
 	if len(out) == k {
 		return out
 	}
-	for _, hit := range q.best(k) {
+	for _, hit := range q.bestHits(k) {
 		if len(out) < k && !slices.Contains(titled, hit.passage) {
 			out = append(out, Found{s.passages[hit.passage], int(hit.passage), hit.score})
 		}
@@ -151,7 +151,7 @@ func (s *Search) Top(query string, k int) []Found {
 	return out
 }
 
-// fold splits text into lower-case words of letters and digits.
-func fold(text string) []string {
+// foldWords splits text into lower-case words of letters and digits.
+func foldWords(text string) []string {
 	return strings.FieldsFunc(strings.ToLower(text), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
 }

@@ -92,7 +92,7 @@ func Within(tool producers.Tool, limit time.Duration) producers.Tool {
 				return err
 			})
 		}()
-		err, ended := end(limited, done)
+		err, ended := awaitEnd(limited, done)
 		if !ended {
 			left.Add(1)
 			over := producers.Abandoned(ctx)
@@ -126,8 +126,8 @@ type bounded struct {
 
 func (b bounded) Cut() producers.Cut { return b.cut }
 
-// end is how a call ended; ended is false where it did not, though its time is over.
-func end(ctx context.Context, done <-chan error) (err error, ended bool) {
+// awaitEnd returns how a call ended; ended is false where it did not, though its time is over.
+func awaitEnd(ctx context.Context, done <-chan error) (err error, ended bool) {
 	select {
 	case err := <-done:
 		return err, true

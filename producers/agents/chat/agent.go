@@ -30,15 +30,15 @@ func New(cfg Config, c *chat.Chat, specs []producers.ToolSpec) (*Agent, error) {
 	}
 	a := &Agent{cfg: cfg, chat: c, specs: slices.Clone(specs)}
 	for _, s := range specs {
-		a.tools = append(a.tools, described(s))
+		a.tools = append(a.tools, describeTool(s))
 	}
-	if err := cfg.fits(a.tools); err != nil {
+	if err := cfg.checkTools(a.tools); err != nil {
 		return nil, fmt.Errorf("chat agent: %w", err)
 	}
 	if err := c.Tools(); err != nil && len(specs) > 0 {
-		return nil, fmt.Errorf("chat agent: tools %s: %w", names(specs), err)
+		return nil, fmt.Errorf("chat agent: tools %s: %w", toolNames(specs), err)
 	}
-	if _, err := c.Prompt(a.messages(schemas.Prompt{Text: "?"}), a.tools); err != nil { // such as a system message that the template does not take
+	if _, err := c.Prompt(a.promptMessages(schemas.Prompt{Text: "?"}), a.tools); err != nil { // such as a system message that the template does not take
 		return nil, fmt.Errorf("chat agent: %w", err)
 	}
 	return a, nil
@@ -50,7 +50,8 @@ const queryKey = "query"
 // freeText is the schema of such a tool.
 const freeText = `{"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}`
 
-func described(s producers.ToolSpec) chat.Tool {
+// describeTool returns a tool as a template shows it.
+func describeTool(s producers.ToolSpec) chat.Tool {
 	t := chat.Tool{Name: s.Name, Description: s.Description, Parameters: s.Parameters}
 	if t.Parameters == nil {
 		t.Parameters = json.RawMessage(freeText)
@@ -58,7 +59,8 @@ func described(s producers.ToolSpec) chat.Tool {
 	return t
 }
 
-func names(specs []producers.ToolSpec) string {
+// toolNames lists the names of tools.
+func toolNames(specs []producers.ToolSpec) string {
 	var out []string
 	for _, s := range specs {
 		out = append(out, s.Name)
@@ -66,9 +68,9 @@ func names(specs []producers.ToolSpec) string {
 	return strings.Join(out, ", ")
 }
 
-// messages begin an episode: those of a prompt that is a conversation, under the agent's own system message unless the prompt has
-// one, else the question.
-func (a *Agent) messages(p schemas.Prompt) []chat.Message {
+// promptMessages returns the messages that begin an episode: the messages of a prompt that is a conversation, under the agent's own system
+// message unless the prompt has one, else the question.
+func (a *Agent) promptMessages(p schemas.Prompt) []chat.Message {
 	var own []chat.Message
 	if text := p.Meta[tasks.MetaMessages]; text == "" || json.Unmarshal([]byte(text), &own) != nil || len(own) == 0 {
 		own = []chat.Message{{Role: chat.User, Content: p.Text}}
@@ -81,7 +83,7 @@ func (a *Agent) messages(p schemas.Prompt) []chat.Message {
 
 // Opening are the tokens that each episode of a prompt begins with; none for a question that the template refuses.
 func (a *Agent) Opening(p schemas.Prompt) []int32 {
-	ids, err := a.chat.Prompt(a.messages(p), a.tools)
+	ids, err := a.chat.Prompt(a.promptMessages(p), a.tools)
 	if err != nil {
 		return nil // the episode fails and tells
 	}
@@ -127,7 +129,7 @@ func (a *Agent) Begin(p schemas.Prompt, calls bool) (*Talk, []int32, error) {
 	}
 	var ids []int32
 	var err error
-	t.talk, ids, err = a.chat.Begin(a.messages(p), t.tools)
+	t.talk, ids, err = a.chat.Begin(a.promptMessages(p), t.tools)
 	return t, ids, err
 }
 
@@ -143,10 +145,10 @@ func (t *Talk) Drive(ctx context.Context, c *producers.Context) (answer string, 
 		}
 		reply, ended := t.talk.Read(sampled)
 		if !ended {
-			return "", unended(c), nil
+			return "", stopUnended(c), nil
 		}
 		if len(reply.Calls) == 0 && reply.Fault == "" {
-			answer, stop = a.answer(reply)
+			answer, stop = a.readAnswer(reply)
 			return answer, stop, nil
 		}
 		if reply.Fault != "" {
@@ -155,26 +157,26 @@ func (t *Talk) Drive(ctx context.Context, c *producers.Context) (answer string, 
 		if invalid >= a.cfg.MaxInvalid {
 			return "", schemas.StopFormat, nil
 		}
-		said, done, err := a.call(ctx, c, reply)
+		said, done, err := a.makeCalls(ctx, c, reply)
 		if err != nil || done {
 			return "", schemas.StopTool, err
 		}
-		if err := show(c, t.talk, sampled, said); err != nil {
+		if err := showResults(c, t.talk, sampled, said); err != nil {
 			return "", "", err
 		}
 	}
 }
 
-// unended is why a turn without its end ends the episode: the token limit, or a bound on the tokens of one turn.
-func unended(c *producers.Context) schemas.StopReason {
+// stopUnended returns why a turn without its end ends the episode: the token limit, or a bound on the tokens of one turn.
+func stopUnended(c *producers.Context) schemas.StopReason {
 	if c.Room() == 0 {
 		return schemas.StopTokens
 	}
 	return schemas.StopFormat
 }
 
-// answer takes the answer out of the last turn.
-func (a *Agent) answer(reply chat.Reply) (string, schemas.StopReason) {
+// readAnswer takes the answer out of the last turn.
+func (a *Agent) readAnswer(reply chat.Reply) (string, schemas.StopReason) {
 	answer := reply.Content
 	if tag := a.cfg.AnswerTag; tag != "" {
 		at := strings.LastIndex(answer, "<"+tag+">")
@@ -190,8 +192,8 @@ func (a *Agent) answer(reply chat.Reply) (string, schemas.StopReason) {
 	return answer, schemas.StopAnswer
 }
 
-// call makes the calls of a turn and returns what there is to say of them; done says that a tool ended the episode.
-func (a *Agent) call(ctx context.Context, c *producers.Context, reply chat.Reply) (said []chat.Message, done bool, err error) {
+// makeCalls makes the calls of a turn and returns the results as messages; done means that a tool ended the episode.
+func (a *Agent) makeCalls(ctx context.Context, c *producers.Context, reply chat.Reply) (said []chat.Message, done bool, err error) {
 	tell := func(name, text string) {
 		said = append(said, chat.Message{Role: chat.ToolRole, Name: name, Content: text})
 	}
@@ -200,7 +202,7 @@ func (a *Agent) call(ctx context.Context, c *producers.Context, reply chat.Reply
 			tell(call.Name, fmt.Sprintf("error: not called: at most %d calls in one turn", i))
 			break
 		}
-		arguments, err := a.arguments(call)
+		arguments, err := a.toolArguments(call)
 		if err != nil {
 			tell(call.Name, "error: "+err.Error())
 			continue
@@ -220,8 +222,8 @@ func (a *Agent) call(ctx context.Context, c *producers.Context, reply chat.Reply
 	return said, false, nil
 }
 
-// arguments are a call's as the tool takes them: the text of query where it takes free text.
-func (a *Agent) arguments(call chat.Call) (string, error) {
+// toolArguments returns a call's arguments as the tool takes them: the text of query where it takes free text.
+func (a *Agent) toolArguments(call chat.Call) (string, error) {
 	for _, s := range a.specs {
 		if s.Name != call.Name || s.Parameters != nil {
 			continue
@@ -239,8 +241,8 @@ func (a *Agent) arguments(call chat.Call) (string, error) {
 	return string(call.Arguments), nil
 }
 
-// show puts what was said into the context, which begins anew where the template writes the earlier turns otherwise now.
-func show(c *producers.Context, talk *chat.Conversation, sampled []int32, said []chat.Message) error {
+// showResults puts messages into the context, which begins anew where the template now writes the earlier turns otherwise.
+func showResults(c *producers.Context, talk *chat.Conversation, sampled []int32, said []chat.Message) error {
 	ids, fresh, err := talk.Next(sampled, said...)
 	if err != nil {
 		return agents.Unwritten()
@@ -257,13 +259,13 @@ func (a *Agent) Demonstrate(d tasks.Demonstration) (tokens []int32, mask []uint8
 		tokens = append(tokens, ids...)
 		mask = append(mask, slices.Repeat([]uint8{acts}, len(ids))...)
 	}
-	talk, ids, err := a.chat.Begin(a.messages(schemas.Prompt{Text: d.Question}), a.tools)
+	talk, ids, err := a.chat.Begin(a.promptMessages(schemas.Prompt{Text: d.Question}), a.tools)
 	if err != nil {
 		return nil, nil, err
 	}
 	write(ids, 0)
 	for i, step := range d.Steps {
-		call, err := a.demonstrated(step)
+		call, err := a.stepCall(step)
 		if err != nil {
 			return nil, nil, fmt.Errorf("step %d: %w", i+1, err)
 		}
@@ -296,8 +298,8 @@ func (a *Agent) Demonstrate(d tasks.Demonstration) (tokens []int32, mask []uint8
 	return tokens, mask, nil
 }
 
-// demonstrated is a step as a call.
-func (a *Agent) demonstrated(step tasks.Step) (chat.Call, error) {
+// stepCall returns a step as a call.
+func (a *Agent) stepCall(step tasks.Step) (chat.Call, error) {
 	if len(a.specs) == 0 {
 		return chat.Call{}, errors.New("the task has no tool to call")
 	}
@@ -305,7 +307,7 @@ func (a *Agent) demonstrated(step tasks.Step) (chat.Call, error) {
 	if step.Tool != "" {
 		at := slices.IndexFunc(a.specs, func(s producers.ToolSpec) bool { return s.Name == step.Tool })
 		if at < 0 {
-			return chat.Call{}, fmt.Errorf("tool %q: the task has %s", step.Tool, names(a.specs))
+			return chat.Call{}, fmt.Errorf("tool %q: the task has %s", step.Tool, toolNames(a.specs))
 		}
 		spec = a.specs[at]
 	}

@@ -84,8 +84,8 @@ func (c Config) checkTags() error {
 	return errors.Join(faults...)
 }
 
-// style is how calls are written by the configuration.
-func (c Config) style() chat.Style {
+// callStyle returns the configured tool-call format.
+func (c Config) callStyle() chat.Style {
 	s := chat.Style{Result: c.ResultTag, Tool: c.CodeTool, Untold: !c.Instructions, Tags: map[string]string{}}
 	if c.Format != formatAuto {
 		s.Format = chat.Format(c.Format)
@@ -97,8 +97,8 @@ func (c Config) style() chat.Style {
 	return s
 }
 
-// fits says whether the tools of a task are those that the format calls.
-func (c Config) fits(tools []chat.Tool) error {
+// checkTools refuses a task whose tools are not the tools that the format calls.
+func (c Config) checkTools(tools []chat.Tool) error {
 	has := func(name string) bool {
 		return slices.ContainsFunc(tools, func(t chat.Tool) bool { return t.Name == name })
 	}
@@ -119,8 +119,8 @@ func (c Config) fits(tools []chat.Tool) error {
 	return errors.Join(faults...)
 }
 
-// vars are variables of the template.
-func (c Config) vars() map[string]any {
+// templateVars returns the variables of the template.
+func (c Config) templateVars() map[string]any {
 	if c.Thinking == ThinkingDefault {
 		return nil
 	}
@@ -135,11 +135,11 @@ func openAgent(_ context.Context, cfg Config, o agents.Opening) (producers.Agent
 	if o.Chat == nil {
 		return nil, errors.New("chat agent: it is opened without a model folder")
 	}
-	c, err := o.Chat(cfg.vars())
+	c, err := o.Chat(cfg.templateVars())
 	if err != nil {
 		return nil, fmt.Errorf("chat agent: %w", err)
 	}
-	if c, err = c.Styled(cfg.style()); err != nil {
+	if c, err = c.Styled(cfg.callStyle()); err != nil {
 		return nil, fmt.Errorf("chat agent: %w", err)
 	}
 	a, err := New(cfg, c, o.Tools)

@@ -34,7 +34,7 @@ type page struct {
 
 // Opening are the tokens that each episode of a prompt begins with; none for a question that cannot be written.
 func (a *Agent) Opening(p schemas.Prompt) []int32 {
-	_, ids, err := a.notation.open(&page{question: p.Text})
+	_, ids, err := a.notation.openPage(&page{question: p.Text})
 	if err != nil {
 		return nil // the episode fails and tells
 	}
@@ -42,42 +42,42 @@ func (a *Agent) Opening(p schemas.Prompt) []int32 {
 }
 
 // Format says how contexts are written.
-func (a *Agent) Format() producers.Format { return a.notation.format() }
+func (a *Agent) Format() producers.Format { return a.notation.messageFormat() }
 
 // Run drives one episode: a cell in each turn, until one submits an answer.
 func (a *Agent) Run(ctx context.Context, e *producers.Episode) error {
 	p := &page{question: e.Prompt().Text}
-	if err := a.open(e, p); err != nil {
+	if err := a.openContext(e, p); err != nil {
 		return err
 	}
 	for invalid := 0; ; {
-		sampled, why, err := e.Generate(ctx, a.notation.options(a.turnTokens(e)))
+		sampled, why, err := e.Generate(ctx, a.notation.turnOptions(a.turnTokens(e)))
 		if err != nil {
 			return err
 		}
 		said := turn{sampled: sampled}
-		cell, fault := a.notation.read(sampled, why == schemas.GenerateStopToken)
+		cell, fault := a.notation.readCell(sampled, why == schemas.GenerateStopToken)
 		if fault != "" {
 			if invalid++; invalid >= a.cfg.MaxInvalid || e.Room() == 0 {
-				e.Finish("", unended(e))
+				e.Finish("", stopUnended(e))
 				return nil
 			}
 			said.output = fault
 		} else {
-			done, err := a.run(ctx, e, p, &said, cell)
+			done, err := a.runCell(ctx, e, p, &said, cell)
 			if done || err != nil {
 				return err
 			}
 		}
 		p.turns = append(p.turns, said)
-		if err := a.goOn(ctx, e, p); err != nil {
+		if err := a.showOutput(ctx, e, p); err != nil {
 			return err
 		}
 	}
 }
 
-// unended is why a turn without a cell ends the episode: the token limit, or its form.
-func unended(e *producers.Episode) schemas.StopReason {
+// stopUnended returns why a turn without a cell ends the episode: the token limit, or its form.
+func stopUnended(e *producers.Episode) schemas.StopReason {
 	if e.Room() == 0 {
 		return schemas.StopTokens
 	}
@@ -92,8 +92,8 @@ func (a *Agent) turnTokens(e *producers.Episode) int {
 	return max(1, e.Limits().MaxTokens/4)
 }
 
-// run runs a cell; done says that it ended the episode.
-func (a *Agent) run(ctx context.Context, e *producers.Episode, p *page, said *turn, cell string) (done bool, err error) {
+// runCell runs a cell; done means that it ended the episode.
+func (a *Agent) runCell(ctx context.Context, e *producers.Episode, p *page, said *turn, cell string) (done bool, err error) {
 	o, err := e.Call(ctx, a.cfg.Tool, cell)
 	if err != nil {
 		return false, err
@@ -108,7 +108,7 @@ func (a *Agent) run(ctx context.Context, e *producers.Episode, p *page, said *tu
 	}
 	p.own, p.notes = o.Notes, o.Notes
 	if a.cfg.SwapNotes && o.Notes != "" {
-		p.notes = a.others.exchange(o.Notes, p)
+		p.notes = a.others.exchangeNotes(o.Notes, p)
 	}
 	if a.cfg.ShowNotes && p.notes != "" {
 		said.output += "\n" + p.notes
@@ -116,9 +116,9 @@ func (a *Agent) run(ctx context.Context, e *producers.Episode, p *page, said *tu
 	return false, nil
 }
 
-// open begins a context with what the page holds.
-func (a *Agent) open(e *producers.Episode, p *page) error {
-	context, ids, err := a.notation.open(p)
+// openContext begins a context with the content of the page.
+func (a *Agent) openContext(e *producers.Episode, p *page) error {
+	context, ids, err := a.notation.openPage(p)
 	switch {
 	case err != nil && len(p.turns) > 0:
 		return agents.Unwritten()
@@ -129,9 +129,10 @@ func (a *Agent) open(e *producers.Episode, p *page) error {
 	return e.Begin(ids)
 }
 
-// goOn shows the output of the last turn: in the context, or in a new one where it has no room for the output and the turn after it.
-func (a *Agent) goOn(ctx context.Context, e *producers.Episode, p *page) error {
-	next, err := p.context.output(p.turns[len(p.turns)-1])
+// showOutput shows the output of the last turn: in the context, or in a new context where the old has no room for the output and the turn
+// after it.
+func (a *Agent) showOutput(ctx context.Context, e *producers.Episode, p *page) error {
+	next, err := p.context.showOutput(p.turns[len(p.turns)-1])
 	if err != nil {
 		return agents.Unwritten()
 	}
@@ -139,15 +140,15 @@ func (a *Agent) goOn(ctx context.Context, e *producers.Episode, p *page) error {
 	if a.cfg.Trim == TrimSoft {
 		need += a.notation.summaryPrompt() + a.cfg.SummaryTokens
 	}
-	if a.cfg.Trim != TrimNone && !next.fits(e, need) {
-		return a.trim(ctx, e, p)
+	if a.cfg.Trim != TrimNone && !next.hasRoom(e, need) {
+		return a.trimContext(ctx, e, p)
 	}
-	return next.take(e, p)
+	return next.takeStep(e, p)
 }
 
-// fits says whether there is room for what comes next, and for so many tokens after it. A template that writes earlier turns anew makes a
+// hasRoom reports whether there is room for the step, and for so many tokens after it. A template that writes earlier turns anew makes a
 // new context of every step, so that the room is then that of a new one.
-func (s step) fits(e *producers.Episode, more int) bool {
+func (s step) hasRoom(e *producers.Episode, more int) bool {
 	room := e.Room()
 	if s.fresh {
 		room = e.RoomAnew()
@@ -155,8 +156,8 @@ func (s step) fits(e *producers.Episode, more int) bool {
 	return len(s.ids)+more <= room
 }
 
-// take puts the tokens into the episode and turns the page's context into the one that they make.
-func (s step) take(e *producers.Episode, p *page) error {
+// takeStep puts the tokens into the episode and turns the page's context into the context that they make.
+func (s step) takeStep(e *producers.Episode, p *page) error {
 	p.context = s.context
 	if s.fresh {
 		return e.Begin(s.ids)
@@ -164,10 +165,10 @@ func (s step) take(e *producers.Episode, p *page) error {
 	return e.Observe(s.ids)
 }
 
-// trim begins a new context. In a soft trim the policy sums up first, where there is room to be asked.
-func (a *Agent) trim(ctx context.Context, e *producers.Episode, p *page) error {
+// trimContext begins a new context. In a soft trim the policy sums up first, where there is room to be asked.
+func (a *Agent) trimContext(ctx context.Context, e *producers.Episode, p *page) error {
 	if a.cfg.Trim == TrimSoft {
-		if err := a.sumUp(ctx, e, p); err != nil {
+		if err := a.writeSummary(ctx, e, p); err != nil {
 			return err
 		}
 	}
@@ -175,20 +176,20 @@ func (a *Agent) trim(ctx context.Context, e *producers.Episode, p *page) error {
 	if a.cfg.Keep == 0 {
 		p.turns[0].sampled = nil
 	}
-	return a.open(e, p)
+	return a.openContext(e, p)
 }
 
-// sumUp has the policy write what it is to know later, in the context as it was before the output that it has not read: that comes in the
-// next one, however long it is.
-func (a *Agent) sumUp(ctx context.Context, e *producers.Episode, p *page) error {
-	next, err := p.context.ask(p.turns[len(p.turns)-1])
+// writeSummary has the policy write a summary, in the context as it was before the output that it has not read: the output comes in the
+// next context, however long it is.
+func (a *Agent) writeSummary(ctx context.Context, e *producers.Episode, p *page) error {
+	next, err := p.context.askSummary(p.turns[len(p.turns)-1])
 	if err != nil {
 		return agents.Unwritten()
 	}
-	if !next.fits(e, a.cfg.SummaryTokens) {
+	if !next.hasRoom(e, a.cfg.SummaryTokens) {
 		return nil // such as after a turn that took all the room: the notepad is what is kept
 	}
-	if err := next.take(e, p); err != nil {
+	if err := next.takeStep(e, p); err != nil {
 		return err
 	}
 	sampled, _, err := e.Generate(ctx, a.notation.summaryOptions(a.cfg.SummaryTokens))

@@ -21,13 +21,13 @@ func (a *Agent) Demonstrate(d tasks.Demonstration) (tokens []int32, mask []uint8
 			p.turns = append(p.turns, turn{output: step.Result})
 			continue
 		}
-		sampled, err := a.notation.cell(step.Arguments)
+		sampled, err := a.notation.encodeCell(step.Arguments)
 		if err != nil {
 			return nil, nil, fmt.Errorf("step %d before: %w", i+1, err)
 		}
 		p.turns = append(p.turns, turn{sampled, step.Result})
 	}
-	context, ids, err := a.notation.open(p)
+	context, ids, err := a.notation.openPage(p)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -40,7 +40,7 @@ func (a *Agent) Demonstrate(d tasks.Demonstration) (tokens []int32, mask []uint8
 		if step.Tool != "" && step.Tool != a.cfg.Tool {
 			return nil, nil, fmt.Errorf("step %d: tool %q: a notebook calls %s alone", i+1, step.Tool, a.cfg.Tool)
 		}
-		sampled, err := a.notation.cell(step.Arguments)
+		sampled, err := a.notation.encodeCell(step.Arguments)
 		if err != nil {
 			return nil, nil, fmt.Errorf("step %d: %w", i+1, err)
 		}
@@ -48,7 +48,7 @@ func (a *Agent) Demonstrate(d tasks.Demonstration) (tokens []int32, mask []uint8
 		if i == len(steps)-1 {
 			break // nothing is read after the last cell
 		}
-		next, err := context.output(turn{sampled, step.Result})
+		next, err := context.showOutput(turn{sampled, step.Result})
 		if err != nil {
 			return nil, nil, fmt.Errorf("step %d: %w", i+1, err)
 		}

@@ -7,26 +7,26 @@ import (
 // notation is how a notebook is written as tokens.
 type notation interface {
 	// open is a context with what a page holds: its question, notes, summary and turns.
-	open(p *page) (writing, []int32, error)
+	openPage(p *page) (writing, []int32, error)
 	// options bound a turn.
-	options(most int) producers.GenerateOptions
+	turnOptions(most int) producers.GenerateOptions
 	// read finds the cell in a turn; ended says whether the turn came to its end. fault says why there is none.
-	read(sampled []int32, ended bool) (cell, fault string)
+	readCell(sampled []int32, ended bool) (cell, fault string)
 	// summaryPrompt is about how many tokens the request for a summary has, summaryOptions bound the summary, and readSummary is its text.
 	summaryPrompt() int
 	summaryOptions(most int) producers.GenerateOptions
 	readSummary(sampled []int32) string
-	format() producers.Format
+	messageFormat() producers.Format
 	// cell is a turn that holds a cell, as the policy would sample it.
-	cell(code string) ([]int32, error)
+	encodeCell(code string) ([]int32, error)
 }
 
 // writing is a context that goes on. It does not change: a step holds the one that it leads to.
 type writing interface {
 	// output shows what came of the last turn.
-	output(last turn) (step, error)
+	showOutput(last turn) (step, error)
 	// ask asks for a summary in the place of what came of the last turn.
-	ask(last turn) (step, error)
+	askSummary(last turn) (step, error)
 }
 
 // step is how a context goes on.

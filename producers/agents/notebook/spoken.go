@@ -21,7 +21,7 @@ func newSpoken(cfg Config, c *chat.Chat) (*spoken, error) {
 	if s.system == "" {
 		s.system = fmt.Sprintf(systemText, s.fence)
 	}
-	_, _, err := s.open(&page{question: "?", turns: []turn{{output: "?"}}}) // such as a system message that the template does not take
+	_, _, err := s.openPage(&page{question: "?", turns: []turn{{output: "?"}}}) // such as a system message that the template does not take
 	return s, err
 }
 
@@ -33,7 +33,7 @@ const systemText = "Solve the task by writing code. In each turn think first, an
 // conversation is a context that goes on.
 type conversation struct{ talk *chat.Conversation }
 
-func (s *spoken) open(p *page) (writing, []int32, error) {
+func (s *spoken) openPage(p *page) (writing, []int32, error) {
 	question := p.question
 	if p.notes != "" {
 		question += "\n\n<notes>\n" + p.notes + "\n</notes>"
@@ -44,11 +44,11 @@ func (s *spoken) open(p *page) (writing, []int32, error) {
 	messages := []chat.Message{{Role: chat.System, Content: s.system}, {Role: chat.User, Content: question}}
 	for _, said := range p.turns {
 		if said.sampled == nil { // an output by itself is the question's: two messages of the user's in a row are refused by many templates
-			messages[1].Content += "\n\n" + shown(said.output)
+			messages[1].Content += "\n\n" + outputMessage(said.output)
 			continue
 		}
-		text, _ := s.content(said.sampled)
-		messages = append(messages, chat.Message{Role: chat.Assistant, Content: text}, chat.Message{Role: chat.User, Content: shown(said.output)})
+		text, _ := s.turnContent(said.sampled)
+		messages = append(messages, chat.Message{Role: chat.Assistant, Content: text}, chat.Message{Role: chat.User, Content: outputMessage(said.output)})
 	}
 	talk, ids, err := s.chat.Begin(messages, nil)
 	if err != nil {
@@ -57,33 +57,37 @@ func (s *spoken) open(p *page) (writing, []int32, error) {
 	return conversation{talk}, ids, nil
 }
 
-// shown is an output as a message.
-func shown(output string) string { return "<output>\n" + output + "\n</output>" }
+// outputMessage returns an output as a message.
+func outputMessage(output string) string { return "<output>\n" + output + "\n</output>" }
 
-func (c conversation) output(last turn) (step, error) { return c.said(last, shown(last.output)) }
+func (c conversation) showOutput(last turn) (step, error) {
+	return c.addUserMessage(last, outputMessage(last.output))
+}
 
-func (c conversation) ask(last turn) (step, error) { return c.said(last, summaryRequest) }
+func (c conversation) askSummary(last turn) (step, error) {
+	return c.addUserMessage(last, summaryRequest)
+}
 
-// said goes on with a message of the user's.
-func (c conversation) said(last turn, text string) (step, error) {
+// addUserMessage continues with a message of the user's.
+func (c conversation) addUserMessage(last turn, text string) (step, error) {
 	talk := c.talk.Clone()
 	ids, fresh, err := talk.Next(last.sampled, chat.Message{Role: chat.User, Content: text})
 	return step{ids, fresh, conversation{talk}}, err
 }
 
-func (s *spoken) options(most int) producers.GenerateOptions {
+func (s *spoken) turnOptions(most int) producers.GenerateOptions {
 	return producers.GenerateOptions{Stop: s.chat.Stop(), MaxTokens: most}
 }
 
-// content is a turn's text, and whether it came to its end.
-func (s *spoken) content(sampled []int32) (string, bool) {
+// turnContent returns a turn's text, and whether it came to its end.
+func (s *spoken) turnContent(sampled []int32) (string, bool) {
 	reply, ended := s.chat.ParseIDs(sampled)
 	return reply.Content, ended
 }
 
-// read takes the only cell of a turn. A cell whose fence is closed counts even where the turn was cut after it.
-func (s *spoken) read(sampled []int32, _ bool) (cell, fault string) {
-	text, ended := s.content(sampled)
+// readCell takes the only cell of a turn. A cell whose fence is closed counts even where the turn was cut after it.
+func (s *spoken) readCell(sampled []int32, _ bool) (cell, fault string) {
+	text, ended := s.turnContent(sampled)
 	cells, open := cellsOf(text)
 	switch {
 	case len(cells) > 1:
@@ -120,15 +124,15 @@ func cellsOf(text string) (cells []string, open bool) {
 
 func (s *spoken) summaryPrompt() int { return len(summaryRequest) / 2 }
 
-func (s *spoken) summaryOptions(most int) producers.GenerateOptions { return s.options(most) }
+func (s *spoken) summaryOptions(most int) producers.GenerateOptions { return s.turnOptions(most) }
 
 func (s *spoken) readSummary(sampled []int32) string {
-	text, _ := s.content(sampled)
+	text, _ := s.turnContent(sampled)
 	return text
 }
 
-func (s *spoken) format() producers.Format { return producers.Format{Stop: s.chat.StopText()} }
+func (s *spoken) messageFormat() producers.Format { return producers.Format{Stop: s.chat.StopText()} }
 
-func (s *spoken) cell(code string) ([]int32, error) {
+func (s *spoken) encodeCell(code string) ([]int32, error) {
 	return s.chat.Turn(s.fence + "\n" + code + "\n```")
 }

@@ -9,8 +9,8 @@ type swap struct {
 	by    *page // whose they are
 }
 
-// exchange leaves the notes of an episode and returns what another left; "" where there is nothing, or where the episode left it itself.
-func (s *swap) exchange(notes string, by *page) string {
+// exchangeNotes leaves the notes of an episode and returns the notes that another episode left; "" where there are none.
+func (s *swap) exchangeNotes(notes string, by *page) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	left := s.notes

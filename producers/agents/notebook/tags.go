@@ -62,9 +62,9 @@ func newTags(cfg Config, tok producers.Tokenizer) (*tags, error) {
 	return t, errors.Join(faults...)
 }
 
-// text are the tokens of what a task or tool says. A tag that stands in the text itself is left out: what a tool says must not look like the end of
-// its output, or like a cell.
-func (t *tags) text(text string) []int32 {
+// encodeText encodes the text of a task or tool. A tag that stands in the text itself is left out: the output of a tool must not look like
+// the end of its output, or like a cell.
+func (t *tags) encodeText(text string) []int32 {
 	encode := t.tok.Encode
 	if plain, ok := t.tok.(tokenizer.PlainEncoder); ok && !tasks.OfWords(t.tok) {
 		encode = plain.EncodeText
@@ -81,20 +81,21 @@ func (t *tags) isTag(id int32) bool {
 	return false
 }
 
-func (t *tags) between(p pair, text string) []int32 {
-	return slices.Concat([]int32{p.open}, t.text(text), []int32{p.close})
+// encodeBetween encodes a text between two tags.
+func (t *tags) encodeBetween(p pair, text string) []int32 {
+	return slices.Concat([]int32{p.open}, t.encodeText(text), []int32{p.close})
 }
 
-func (t *tags) open(p *page) (writing, []int32, error) {
-	ids := slices.Concat(t.begin, t.text(p.question))
+func (t *tags) openPage(p *page) (writing, []int32, error) {
+	ids := slices.Concat(t.begin, t.encodeText(p.question))
 	if p.notes != "" && t.notes != (pair{}) {
-		ids = append(ids, t.between(t.notes, p.notes)...)
+		ids = append(ids, t.encodeBetween(t.notes, p.notes)...)
 	}
 	if p.summary != "" {
-		ids = append(ids, t.between(t.summarized, p.summary)...)
+		ids = append(ids, t.encodeBetween(t.summarized, p.summary)...)
 	}
 	for _, said := range p.turns {
-		ids = slices.Concat(ids, said.sampled, t.between(t.out, said.output))
+		ids = slices.Concat(ids, said.sampled, t.encodeBetween(t.out, said.output))
 	}
 	if len(ids) == 0 {
 		return nil, nil, errors.New("the question has no token")
@@ -102,20 +103,20 @@ func (t *tags) open(p *page) (writing, []int32, error) {
 	return t, ids, nil
 }
 
-func (t *tags) output(last turn) (step, error) {
-	return step{ids: t.between(t.out, last.output), context: t}, nil
+func (t *tags) showOutput(last turn) (step, error) {
+	return step{ids: t.encodeBetween(t.out, last.output), context: t}, nil
 }
 
-// ask is the tag that opens a summary.
-func (t *tags) ask(turn) (step, error) {
+// askSummary is the tag that opens a summary.
+func (t *tags) askSummary(turn) (step, error) {
 	return step{ids: []int32{t.summarized.open}, context: t}, nil
 }
 
-func (t *tags) options(most int) producers.GenerateOptions {
+func (t *tags) turnOptions(most int) producers.GenerateOptions {
 	return producers.GenerateOptions{Stop: []int32{t.code.close}, MaxTokens: most}
 }
 
-func (t *tags) read(sampled []int32, _ bool) (cell, fault string) {
+func (t *tags) readCell(sampled []int32, _ bool) (cell, fault string) {
 	from, end := slices.Index(sampled, t.code.open), slices.Index(sampled, t.code.close)
 	switch {
 	case from < 0:
@@ -141,7 +142,7 @@ func (t *tags) readSummary(sampled []int32) string {
 	return t.tok.Decode(sampled)
 }
 
-func (t *tags) format() producers.Format {
+func (t *tags) messageFormat() producers.Format {
 	begin := ""
 	if len(t.begin) > 0 {
 		begin = t.tok.Decode(t.begin)
@@ -149,6 +150,6 @@ func (t *tags) format() producers.Format {
 	return producers.Format{Begin: begin, Stop: []string{"</" + codeTag + ">"}}
 }
 
-func (t *tags) cell(code string) ([]int32, error) {
-	return slices.Concat([]int32{t.code.open}, t.text(code), []int32{t.code.close}), nil
+func (t *tags) encodeCell(code string) ([]int32, error) {
+	return slices.Concat([]int32{t.code.open}, t.encodeText(code), []int32{t.code.close}), nil
 }

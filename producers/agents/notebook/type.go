@@ -25,7 +25,7 @@ func New(cfg Config, o agents.Opening) (*Agent, error) {
 		return nil, fmt.Errorf("notebook agent: %w", err)
 	}
 	if !slices.ContainsFunc(o.Tools, func(s producers.ToolSpec) bool { return s.Name == cfg.Tool }) {
-		return nil, fmt.Errorf("notebook agent: tool: %q is none of its task's: they are %s", cfg.Tool, names(o.Tools))
+		return nil, fmt.Errorf("notebook agent: tool: %q is none of its task's: they are %s", cfg.Tool, toolNames(o.Tools))
 	}
 	written, err := notationOf(cfg, o)
 	if err != nil {
@@ -54,7 +54,8 @@ func notationOf(cfg Config, o agents.Opening) (notation, error) {
 	return newSpoken(cfg, c)
 }
 
-func names(specs []producers.ToolSpec) string {
+// toolNames lists the names of tools.
+func toolNames(specs []producers.ToolSpec) string {
 	var out []string
 	for _, s := range specs {
 		out = append(out, s.Name)

@@ -27,8 +27,8 @@ type agent struct {
 	apart func(ctx context.Context) (bool, error)
 }
 
-// open makes the agent of a type.
-func open(ctx context.Context, o agents.Opening, cfg gateway.Config, key string) (*agent, error) {
+// openAgent makes the agent of a type.
+func openAgent(ctx context.Context, o agents.Opening, cfg gateway.Config, key string) (*agent, error) {
 	speaker, err := speakerOf(o, cfg)
 	if err != nil {
 		return nil, err
@@ -53,7 +53,7 @@ var errDone = errors.New("the agent has posted its outcome")
 
 // Run drives one episode: the program asks the policy, and posts its outcome or ends.
 func (a *agent) Run(ctx context.Context, e *producers.Episode) error {
-	session, address, err := a.session(ctx, e)
+	session, address, err := a.openSession(ctx, e)
 	if err != nil {
 		return fmt.Errorf("%w: %w", producers.ErrUnavailable, err)
 	}
@@ -62,22 +62,22 @@ func (a *agent) Run(ctx context.Context, e *producers.Episode) error {
 	defer stop(nil)
 	returned := make(chan error, 1)
 	go func() {
-		outcome, err := a.drive(working, offer(e, address))
+		outcome, err := a.drive(working, newOffer(e, address))
 		if err == nil && working.Err() == nil {
 			_ = session.Finish(outcome) // it may have posted its outcome itself
 		}
 		returned <- err
 	}()
-	outcome, err := a.wait(ctx, session, returned)
+	outcome, err := a.awaitOutcome(ctx, session, returned)
 	stop(errDone)
 	if err == nil {
-		finish(e, session, outcome)
+		finishEpisode(e, session, outcome)
 	}
 	return err
 }
 
-// wait returns the outcome of a session, or why there is none. The program has ended when it returns.
-func (a *agent) wait(ctx context.Context, session *gateway.Session, returned <-chan error) (gateway.Outcome, error) {
+// awaitOutcome returns the outcome of a session, or why there is none. The program has ended when it returns.
+func (a *agent) awaitOutcome(ctx context.Context, session *gateway.Session, returned <-chan error) (gateway.Outcome, error) {
 	waiting, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	type result struct {
@@ -107,8 +107,8 @@ func (a *agent) wait(ctx context.Context, session *gateway.Session, returned <-c
 	}
 }
 
-// session opens the session of an episode, and says where its agent asks.
-func (a *agent) session(ctx context.Context, e *producers.Episode) (*gateway.Session, gateway.Address, error) {
+// openSession opens the session of an episode, and returns where its agent asks.
+func (a *agent) openSession(ctx context.Context, e *producers.Episode) (*gateway.Session, gateway.Address, error) {
 	most := e.Limits().MaxTurns + 1
 	if a.apart != nil {
 		apart, err := a.apart(ctx)
@@ -127,7 +127,8 @@ func (a *agent) session(ctx context.Context, e *producers.Episode) (*gateway.Ses
 	return session, a.server.Address(session), nil
 }
 
-func offer(e *producers.Episode, address gateway.Address) gateway.Offer {
+// newOffer makes the offer of an episode.
+func newOffer(e *producers.Episode, address gateway.Address) gateway.Offer {
 	prompt := e.Prompt()
 	return gateway.Offer{
 		BaseURL: address.OpenAI, AnthropicURL: address.Anthropic, APIKey: address.Key, Episode: e.ID(), Prompt: prompt.Text,
@@ -136,8 +137,8 @@ func offer(e *producers.Episode, address gateway.Address) gateway.Offer {
 	}
 }
 
-// finish ends the episode with the agent's outcome.
-func finish(e *producers.Episode, session *gateway.Session, o gateway.Outcome) {
+// finishEpisode ends the episode with the agent's outcome.
+func finishEpisode(e *producers.Episode, session *gateway.Session, o gateway.Outcome) {
 	if o.Reward != nil {
 		e.Post(*o.Reward, o.Rewards)
 	}

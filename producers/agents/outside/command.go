@@ -59,7 +59,7 @@ func CommandType() agents.Type {
 
 // openCommandAgent makes the agent.
 func openCommandAgent(ctx context.Context, cfg CommandConfig, o agents.Opening) (producers.Agent, error) {
-	a, err := open(ctx, o, cfg.Config, "")
+	a, err := openAgent(ctx, o, cfg.Config, "")
 	if err != nil {
 		return nil, err
 	}
@@ -87,10 +87,10 @@ func openCommandAgent(ctx context.Context, cfg CommandConfig, o agents.Opening) 
 		if err != nil {
 			return gateway.Outcome{}, fmt.Errorf("encode the episode for the agent: %w", err)
 		}
-		p := program{argv: cfg.Run, how: cfg.Program, env: append(environment(offer), cfg.Env...), stdin: stdin, most: cfg.MaxAnswer}
-		run := p.plain
+		p := program{argv: cfg.Run, how: cfg.Program, env: append(environmentOf(offer), cfg.Env...), stdin: stdin, most: cfg.MaxAnswer}
+		run := p.runPlain
 		if cfg.Sandbox {
-			run = func(ctx context.Context) (string, error) { return p.confined(ctx, o.Spaces, a.server) }
+			run = func(ctx context.Context) (string, error) { return p.runConfined(ctx, o.Spaces, a.server) }
 		}
 		out, err := run(ctx)
 		if failed, ok := errors.AsType[*exitError](err); ok {
@@ -108,8 +108,8 @@ func openCommandAgent(ctx context.Context, cfg CommandConfig, o agents.Opening) 
 	return a, nil
 }
 
-// environment is what a program is told of its episode, by the names that OpenAI's and Anthropic's own clients read.
-func environment(o gateway.Offer) []string {
+// environmentOf returns the variables that tell a program of its episode, by the names that OpenAI's and Anthropic's own clients read.
+func environmentOf(o gateway.Offer) []string {
 	return []string{
 		"OPENAI_BASE_URL=" + o.BaseURL, "OPENAI_API_BASE=" + o.BaseURL, "OPENAI_API_KEY=" + o.APIKey,
 		"ANTHROPIC_BASE_URL=" + o.AnthropicURL, "ANTHROPIC_API_KEY=" + o.APIKey,

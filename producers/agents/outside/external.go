@@ -42,7 +42,7 @@ func openExternalAgent(ctx context.Context, cfg ExternalConfig, o agents.Opening
 	if key == "" {
 		return nil, fmt.Errorf("key_env: the variable %s is empty: set it to a secret that the agents send too", cfg.KeyEnv)
 	}
-	a, err := open(ctx, o, cfg.Config, key)
+	a, err := openAgent(ctx, o, cfg.Config, key)
 	if err != nil {
 		return nil, err
 	}

@@ -37,7 +37,7 @@ func HTTPType() agents.Type { return agents.NewType("http", DefaultHTTPConfig, o
 
 // openHTTPAgent makes the agent.
 func openHTTPAgent(ctx context.Context, cfg HTTPConfig, o agents.Opening) (producers.Agent, error) {
-	a, err := open(ctx, o, cfg.Config, "")
+	a, err := openAgent(ctx, o, cfg.Config, "")
 	if err != nil {
 		return nil, err
 	}

@@ -31,12 +31,12 @@ type program struct {
 // mostStderr bounds what is kept of a program's standard error.
 const mostStderr = 4 << 10
 
-// plain starts the program as a child of this process, waits for it, and returns what it wrote. It ends with ctx, and all that it started with it. An [exitError] says
-// that it failed; any other error is the machinery's.
-func (p program) plain(ctx context.Context) (string, error) {
+// runPlain starts the program as a child of this process, waits for it, and returns its standard output. It ends with ctx, and all that it
+// started with it. An [exitError] says that it failed; any other error is the machinery's.
+func (p program) runPlain(ctx context.Context) (string, error) {
 	stdout, stderr := child.NewHead(p.most), child.NewTail(mostStderr)
 	cmd := exec.Command(p.argv[0], p.argv[1:]...) //nolint:noctx // it is killed with all that it started when ctx is done
-	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = p.how.Dir, append(ownFew(), p.env...), bytes.NewReader(p.stdin), stdout, stderr
+	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = p.how.Dir, append(safeVariables(), p.env...), bytes.NewReader(p.stdin), stdout, stderr
 	cmd.WaitDelay = 5 * time.Second // something that it left behind may hold its output open
 	process, err := child.Start(cmd, syscall.SIGKILL)
 	if err != nil {
@@ -62,8 +62,9 @@ func (p program) plain(ctx context.Context) (string, error) {
 // gatewayPort is where a program with a network of its own reaches the gateway.
 const gatewayPort = 8640
 
-// confined is plain in a sandbox of the program's own. Where that has a network of its own, the gateway listens in it, and nobody else.
-func (p program) confined(ctx context.Context, spaces *workspace.Manager, server *gateway.Server) (string, error) {
+// runConfined is runPlain in a sandbox of the program's own. Where that has a network of its own, the gateway listens in it, and nobody
+// else.
+func (p program) runConfined(ctx context.Context, spaces *workspace.Manager, server *gateway.Server) (string, error) {
 	pool, err := spaces.Ready(ctx)
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", producers.ErrUnavailable, err)
@@ -116,8 +117,8 @@ func (p program) confined(ctx context.Context, spaces *workspace.Manager, server
 	return string(stdout.Bytes()), nil
 }
 
-// ownFew are the variables of this process that a program needs to start; no secret is among them.
-func ownFew() []string {
+// safeVariables returns the variables of this process that a program needs to start; no secret is among them.
+func safeVariables() []string {
 	var out []string
 	for _, name := range []string{"PATH", "HOME", "LANG", "TMPDIR"} {
 		if v, ok := os.LookupEnv(name); ok {

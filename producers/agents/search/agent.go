@@ -132,16 +132,16 @@ func (a *Agent) Begin(text string, closedBook bool) []int32 {
 // BeginPlain is Begin of a text that the policy wrote: control tokens and tags that stand in it are left out. Where
 // contexts begin with no token, nothing may be left.
 func (a *Agent) BeginPlain(text string, closedBook bool) []int32 {
-	begin := slices.Concat(a.begin, a.plain(text))
+	begin := slices.Concat(a.begin, a.encodePlain(text))
 	if closedBook {
 		begin = append(begin, a.tags.answer.open)
 	}
 	return begin
 }
 
-// plain are the ids of a text without the tags and control tokens that it spells.
-func (a *Agent) plain(text string) []int32 {
-	return slices.DeleteFunc(a.encode(text), func(id int32) bool { return a.tags.isTag(id) || slices.Contains(a.begin, id) })
+// encodePlain encodes a text without the tags and control tokens that it spells.
+func (a *Agent) encodePlain(text string) []int32 {
+	return slices.DeleteFunc(a.encodeResult(text), func(id int32) bool { return a.tags.isTag(id) || slices.Contains(a.begin, id) })
 }
 
 // Course says how a context is driven.
@@ -163,7 +163,7 @@ func (a *Agent) Drive(ctx context.Context, c *producers.Context, course Course) 
 		if err != nil {
 			return "", "", err
 		}
-		kind, body := a.tags.parse(sampled, course.ClosedBook)
+		kind, body := a.tags.parseTurn(sampled, course.ClosedBook)
 		switch kind {
 		case answers:
 			return a.tok.Decode(body), schemas.StopAnswer, nil
@@ -178,14 +178,14 @@ func (a *Agent) Drive(ctx context.Context, c *producers.Context, course Course) 
 			if course.Found != nil {
 				course.Found(said.Text)
 			}
-			if err := a.tell(c, said.Text); err != nil {
+			if err := a.showInformation(c, said.Text); err != nil {
 				return "", "", err
 			}
 		default:
 			if invalid++; a.cfg.Invalid == InvalidEnds || course.ClosedBook || invalid >= a.cfg.MaxInvalid {
 				return "", whyInvalid(c), nil
 			}
-			if err := a.tell(c, a.cfg.Feedback); err != nil {
+			if err := a.showInformation(c, a.cfg.Feedback); err != nil {
 				return "", "", err
 			}
 		}
@@ -200,31 +200,32 @@ func whyInvalid(c *producers.Context) schemas.StopReason {
 	return schemas.StopFormat
 }
 
-// encode are the ids of a tool's text: of a vocabulary that writes every text, without control tokens, whatever the text spells.
-func (a *Agent) encode(text string) []int32 {
+// encodeResult encodes a tool's text: of a vocabulary that writes every text, without control tokens, whatever the text spells.
+func (a *Agent) encodeResult(text string) []int32 {
 	if t, ok := a.tok.(tokenizer.PlainEncoder); ok && !tasks.OfWords(a.tok) {
 		return t.EncodeText(text)
 	}
 	return a.tok.Encode(text)
 }
 
-// tell puts a text into the context as information. A tag that stands in the text itself is left out: what a tool says must
-// not look like the end of the information, or like an answer.
-func (a *Agent) tell(c *producers.Context, text string) error {
+// showInformation puts a text into the context as information. A tag that stands in the text itself is left out: the output of a tool must
+// not look like the end of the information, or like a call.
+func (a *Agent) showInformation(c *producers.Context, text string) error {
 	return c.Observe(a.Told(text))
 }
 
 // Told are the tokens that tell the policy a text.
 func (a *Agent) Told(text string) []int32 {
-	return slices.Concat([]int32{a.tags.info.open}, a.plain(text), []int32{a.tags.info.close})
+	return slices.Concat([]int32{a.tags.info.open}, a.encodePlain(text), []int32{a.tags.info.close})
 }
 
 // Searched and Answered are the tokens of a turn that searches for a text, and of one that answers with it.
-func (a *Agent) Searched(text string) []int32 { return a.between(a.tags.search, text) }
+func (a *Agent) Searched(text string) []int32 { return a.encodeBetween(a.tags.search, text) }
 
 // Answered is as Searched.
-func (a *Agent) Answered(text string) []int32 { return a.between(a.tags.answer, text) }
+func (a *Agent) Answered(text string) []int32 { return a.encodeBetween(a.tags.answer, text) }
 
-func (a *Agent) between(tag pair, text string) []int32 {
-	return slices.Concat([]int32{tag.open}, a.plain(text), []int32{tag.close})
+// encodeBetween encodes a text between two tags.
+func (a *Agent) encodeBetween(tag pair, text string) []int32 {
+	return slices.Concat([]int32{tag.open}, a.encodePlain(text), []int32{tag.close})
 }

@@ -48,7 +48,7 @@ func TestWhatAToolSaysIsText(t *testing.T) {
 	a, err := New(DefaultConfig(), tok)
 	require.NoError(t, err)
 	for _, text := range append(tok.tags, "plain") {
-		require.Equal(t, text, tok.Decode(a.encode(text)))
+		require.Equal(t, text, tok.Decode(a.encodeResult(text)))
 	}
 }
 

@@ -17,13 +17,10 @@ const (
 	answers
 )
 
-// parse says what a turn's sampled tokens do and with which tokens between the tags. With opened, an answer
-// tag stands open before them.
-//
-// A turn is valid when it is: any tokens that are no tag, one opening tag, at least one token that is no
-// tag, and as its last token the closing tag. So a policy cannot write the tool's part itself, nor put one
-// action into another.
-func (t tags) parse(sampled []int32, opened bool) (action, []int32) {
+// parseTurn returns the action of a turn's sampled tokens and the tokens between its tags. With opened, an answer tag stands open before
+// them. A turn is valid when it is: any tokens that are no tag, one opening tag, at least one token that is no tag, and as its last token
+// the closing tag. So a policy cannot write the tool's part itself, nor put one action into another.
+func (t tags) parseTurn(sampled []int32, opened bool) (action, []int32) {
 	if len(sampled) == 0 {
 		return invalid, nil
 	}

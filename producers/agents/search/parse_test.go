@@ -36,7 +36,7 @@ func TestParse(t *testing.T) {
 		{"nothing under an open tag", []int32{6}, true, invalid, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			kind, body := testTags.parse(tc.sampled, tc.opened)
+			kind, body := testTags.parseTurn(tc.sampled, tc.opened)
 			require.Equal(t, tc.want, kind)
 			require.Equal(t, tc.body, body)
 		})
@@ -56,7 +56,7 @@ func FuzzParse(f *testing.F) {
 				marks = append(marks, int32(b%16))
 			}
 		}
-		kind, body := testTags.parse(sampled, false)
+		kind, body := testTags.parseTurn(sampled, false)
 		want := invalid
 		if n := len(sampled); n >= 3 && len(marks) == 2 && sampled[n-1] == marks[1] && sampled[n-2] != marks[0] {
 			switch [2]int32(marks) {

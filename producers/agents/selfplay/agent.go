@@ -92,9 +92,9 @@ func (a *Agent) Run(ctx context.Context, e *producers.Episode) error {
 	prompt := e.Prompt()
 	g := &game{Agent: a, episode: e, prompt: prompt}
 	if prompt.Meta[MetaDocument] == "" || prompt.Meta[MetaAnswer] == "" {
-		return g.alone(ctx)
+		return g.answerAlone(ctx)
 	}
-	question, stop, err := g.propose(ctx)
+	question, stop, err := g.proposeQuestion(ctx)
 	if err != nil {
 		return err
 	}
@@ -106,12 +106,12 @@ func (a *Agent) Run(ctx context.Context, e *producers.Episode) error {
 		e.Finish("", schemas.StopFormat)
 		return nil
 	}
-	valid, err := g.verify(ctx, question)
+	valid, err := g.verifyQuestion(ctx, question)
 	if err != nil {
 		return err
 	}
 	if valid {
-		if err := g.solve(ctx, question); err != nil {
+		if err := g.solveQuestion(ctx, question); err != nil {
 			return err
 		}
 	}
@@ -127,8 +127,8 @@ type game struct {
 	found   []string // what the proposer's searches said
 }
 
-// share is how many searches each part that searches may make; 0 when the limits allow none.
-func (g *game) share() int {
+// searchShare returns how many searches each part that searches may make; 0 when the limits allow none.
+func (g *game) searchShare() int {
 	parts := g.cfg.Solvers
 	if g.cfg.ProposerSearches {
 		parts++
@@ -139,9 +139,9 @@ func (g *game) share() int {
 	return max(1, g.episode.Limits().MaxTurns/parts)
 }
 
-// alone answers a plain question as a solver does.
-func (g *game) alone(ctx context.Context) error {
-	course := g.course()
+// answerAlone answers a plain question as a solver does.
+func (g *game) answerAlone(ctx context.Context) error {
+	course := g.solverCourse()
 	c, err := g.episode.Open("", g.search.Begin(g.prompt.Text, course.ClosedBook))
 	if err != nil {
 		return err
@@ -154,29 +154,29 @@ func (g *game) alone(ctx context.Context) error {
 	return nil
 }
 
-// course is a solver's.
-func (g *game) course() search.Course {
-	share := g.share()
+// solverCourse returns the course of a solver.
+func (g *game) solverCourse() search.Course {
+	share := g.searchShare()
 	return search.Course{Searches: share, ClosedBook: share == 0}
 }
 
-// propose has the proposer write a question; a stop other than [schemas.StopAnswer] says why there is none.
-func (g *game) propose(ctx context.Context) (question string, stop schemas.StopReason, err error) {
+// proposeQuestion has the proposer write a question; a stop other than [schemas.StopAnswer] is why there is none.
+func (g *game) proposeQuestion(ctx context.Context) (question string, stop schemas.StopReason, err error) {
 	c, err := g.episode.Open(Proposer, g.search.Begin(g.prompt.Text, false))
 	if err != nil {
 		return "", "", err
 	}
 	course := search.Course{Searches: -1}
-	if share := g.share(); g.cfg.ProposerSearches && share > 0 {
+	if share := g.searchShare(); g.cfg.ProposerSearches && share > 0 {
 		course.Searches = share
 	}
 	course.Found = func(text string) { g.found = append(g.found, text) }
-	question, stop, err = g.play(ctx, c, course)
+	question, stop, err = g.playPart(ctx, c, course)
 	return question, stop, err
 }
 
-// verify says whether who reads the document answers the question rightly.
-func (g *game) verify(ctx context.Context, question string) (bool, error) {
+// verifyQuestion reports whether the verifier, which reads the document, answers the question rightly.
+func (g *game) verifyQuestion(ctx context.Context, question string) (bool, error) {
 	texts := []string{g.prompt.Meta[MetaDocument]}
 	for _, found := range g.found {
 		if !slices.Contains(texts, found) {
@@ -193,13 +193,13 @@ func (g *game) verify(ctx context.Context, question string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	answer, _, err := g.play(ctx, c, search.Course{ClosedBook: true})
+	answer, _, err := g.playPart(ctx, c, search.Course{ClosedBook: true})
 	return Right(answer, g.prompt.Meta[MetaAnswer]), err
 }
 
-// solve has every solver answer the question.
-func (g *game) solve(ctx context.Context, question string) error {
-	course := g.course()
+// solveQuestion has every solver answer the question.
+func (g *game) solveQuestion(ctx context.Context, question string) error {
+	course := g.solverCourse()
 	var contexts []*producers.Context
 	for i := range g.cfg.Solvers {
 		c, err := g.episode.Open(Solver(i+1), g.search.BeginPlain(question, course.ClosedBook))
@@ -212,7 +212,7 @@ func (g *game) solve(ctx context.Context, question string) error {
 	for _, c := range contexts {
 		solving.Go(func() error { // a panic of the run's tokenizer must not end the process
 			return producers.Guard(func() error {
-				_, _, err := g.play(ctx, c, course)
+				_, _, err := g.playPart(ctx, c, course)
 				return err
 			})
 		})
@@ -220,8 +220,8 @@ func (g *game) solve(ctx context.Context, question string) error {
 	return solving.Wait()
 }
 
-// play drives one part, and notes its answer. A limit that the part runs into ends the part alone.
-func (g *game) play(ctx context.Context, c *producers.Context, course search.Course) (answer string, stop schemas.StopReason, err error) {
+// playPart drives one part, and notes its answer. A limit that the part runs into ends the part alone.
+func (g *game) playPart(ctx context.Context, c *producers.Context, course search.Course) (answer string, stop schemas.StopReason, err error) {
 	answer, stop, err = g.search.Drive(ctx, c, course)
 	if stopped := (*producers.StoppedError)(nil); errors.As(err, &stopped) {
 		answer, stop, err = "", stopped.Reason, nil

@@ -28,25 +28,25 @@ type Agent struct {
 // speaker is how the contexts of one role are written and read.
 type speaker interface {
 	// begin is a context about a prompt; without calls the role can make none. own says that the policy wrote the prompt.
-	begin(p schemas.Prompt, calls, own bool) (conversation, []int32, error)
+	beginConversation(p schemas.Prompt, calls, own bool) (conversation, []int32, error)
 	// heard is a text that the policy wrote in another context as this role may be told it.
-	heard(text string) string
+	textHeard(text string) string
 	// task reads the arguments of a delegation, and arguments writes them.
-	task(arguments string) (string, error)
-	arguments(task string) string
-	format() producers.Format
-	demonstrate(d tasks.Demonstration) (tokens []int32, mask []uint8, err error)
+	parseTask(arguments string) (string, error)
+	callArguments(task string) string
+	messageFormat() producers.Format
+	writeDemonstration(d tasks.Demonstration) (tokens []int32, mask []uint8, err error)
 }
 
 // conversation is a context that goes on.
 type conversation interface {
 	// drive goes on to the answer. Where there is none the answer is "" and stop says why.
-	drive(ctx context.Context, c *producers.Context) (answer string, stop schemas.StopReason, err error)
+	runConversation(ctx context.Context, c *producers.Context) (answer string, stop schemas.StopReason, err error)
 }
 
 // Opening are the tokens that each episode of a prompt begins with.
 func (a *Agent) Opening(p schemas.Prompt) []int32 {
-	_, ids, err := a.planner.begin(p, true, false)
+	_, ids, err := a.planner.beginConversation(p, true, false)
 	if err != nil {
 		return nil // the episode fails and tells
 	}
@@ -54,12 +54,12 @@ func (a *Agent) Opening(p schemas.Prompt) []int32 {
 }
 
 // Format says how the planner's context is written.
-func (a *Agent) Format() producers.Format { return a.planner.format() }
+func (a *Agent) Format() producers.Format { return a.planner.messageFormat() }
 
 // Run drives one episode: the planner's context, and a worker's for each of its delegations.
 func (a *Agent) Run(ctx context.Context, e *producers.Episode) error {
 	calls := len(e.Tools()) > 0
-	talk, ids, err := a.planner.begin(e.Prompt(), calls, false)
+	talk, ids, err := a.planner.beginConversation(e.Prompt(), calls, false)
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func (a *Agent) Run(ctx context.Context, e *producers.Episode) error {
 	if err != nil {
 		return err
 	}
-	answer, stop, err := talk.drive(ctx, c)
+	answer, stop, err := talk.runConversation(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func (a *Agent) Run(ctx context.Context, e *producers.Episode) error {
 func (a *Agent) Demonstrate(d tasks.Demonstration) (tokens []int32, mask []uint8, err error) {
 	switch d.Role {
 	case WorkerRole:
-		return a.worker.demonstrate(d)
+		return a.worker.writeDemonstration(d)
 	case "", PlannerName:
 	default:
 		return nil, nil, fmt.Errorf("role %q: want %s or %s", d.Role, PlannerName, WorkerRole)
@@ -92,9 +92,9 @@ func (a *Agent) Demonstrate(d tasks.Demonstration) (tokens []int32, mask []uint8
 	steps := append([]tasks.Step{}, d.Steps...)
 	for i, s := range steps {
 		if s.Tool == "" || s.Tool == a.cfg.Delegate {
-			steps[i].Tool, steps[i].Arguments = a.cfg.Delegate, a.planner.arguments(s.Arguments)
+			steps[i].Tool, steps[i].Arguments = a.cfg.Delegate, a.planner.callArguments(s.Arguments)
 		}
 	}
 	d.Steps = steps
-	return a.planner.demonstrate(d)
+	return a.planner.writeDemonstration(d)
 }

@@ -90,8 +90,8 @@ func (c Config) Validate() error {
 	)
 }
 
-// fits says whether the tools of a task are those that the team calls.
-func (c Config) fits(specs []producers.ToolSpec) error {
+// checkTools refuses a task whose tools are not the tools that the team calls.
+func (c Config) checkTools(specs []producers.ToolSpec) error {
 	has := func(name string) bool {
 		return slices.ContainsFunc(specs, func(s producers.ToolSpec) bool { return s.Name == name })
 	}
@@ -105,7 +105,7 @@ func (c Config) fits(specs []producers.ToolSpec) error {
 	known := func(key string, names []string) {
 		for i, name := range names {
 			if !has(name) {
-				faults = append(faults, fmt.Errorf("%s[%d]: %q: the task has %s", key, i, name, namesOf(specs)))
+				faults = append(faults, fmt.Errorf("%s[%d]: %q: the task has %s", key, i, name, toolNames(specs)))
 			}
 		}
 	}
@@ -116,9 +116,9 @@ func (c Config) fits(specs []producers.ToolSpec) error {
 
 // Texts are what the agent may say to the policy.
 func (c *Config) Texts() []string {
-	out := []string{c.Tags.Feedback, c.Planner.System, c.Worker.System, failed(refusedText(c.MaxWorkers)), failed(noTask)}
-	for _, why := range failures() {
-		out = append(out, failed(why))
+	out := []string{c.Tags.Feedback, c.Planner.System, c.Worker.System, failureText(refusedText(c.MaxWorkers)), failureText(noTask)}
+	for _, why := range failureReasons() {
+		out = append(out, failureText(why))
 	}
 	return out
 }

@@ -24,15 +24,15 @@ type delegation struct {
 // parameters is the schema of the call.
 const parameters = `{"type": "object", "properties": {"task": {"type": "string", "description": "What the worker is to find out, in words that need nothing else."}}, "required": ["task"]}`
 
-// spec describes the call to a planner.
-func (c Config) spec() producers.ToolSpec {
+// callSpec describes the call to a planner.
+func (c Config) callSpec() producers.ToolSpec {
 	return producers.ToolSpec{
 		Name: c.Delegate, Parameters: json.RawMessage(parameters),
 		Description: "Gives a task to a worker, who sees nothing but the task, and returns the worker's answer.",
 	}
 }
 
-func (d *delegation) Spec() producers.ToolSpec { return d.agent.cfg.spec() }
+func (d *delegation) Spec() producers.ToolSpec { return d.agent.cfg.callSpec() }
 
 // Cut bounds what the planner is shown.
 func (d *delegation) Cut() producers.Cut { return d.agent.cfg.Cut }
@@ -40,18 +40,18 @@ func (d *delegation) Cut() producers.Cut { return d.agent.cfg.Cut }
 // Call has a worker answer a task. An error is the machinery's: a worker without an answer is told of in words.
 func (d *delegation) Call(ctx context.Context, call producers.Call) (producers.Observation, error) {
 	a := d.agent
-	task, err := a.planner.task(call.Arguments)
+	task, err := a.planner.parseTask(call.Arguments)
 	switch {
 	case err != nil:
-		return without(err.Error()), nil
+		return failedObservation(err.Error()), nil
 	case strings.TrimSpace(task) == "":
-		return without(noTask), nil
+		return failedObservation(noTask), nil
 	}
-	number, ok := d.next()
+	number, ok := d.nextWorker()
 	if !ok {
-		return without(refusedText(a.cfg.MaxWorkers)), nil
+		return failedObservation(refusedText(a.cfg.MaxWorkers)), nil
 	}
-	answer, stop, err := d.work(ctx, WorkerName(number), task)
+	answer, stop, err := d.runWorker(ctx, WorkerName(number), task)
 	if stopped := (*producers.StoppedError)(nil); errors.As(err, &stopped) {
 		answer, stop, err = "", stopped.Reason, nil // a limit ends the worker alone: the planner meets those of the episode itself
 	}
@@ -61,11 +61,11 @@ func (d *delegation) Call(ctx context.Context, call producers.Call) (producers.O
 	if answer != "" {
 		return producers.Observation{Text: answer}, nil
 	}
-	return without(failures()[stop]), nil
+	return failedObservation(failureReasons()[stop]), nil
 }
 
-// next counts a worker; ok is false where there are enough.
-func (d *delegation) next() (number int, ok bool) {
+// nextWorker counts a worker; ok is false where there are enough.
+func (d *delegation) nextWorker() (number int, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.workers == d.agent.cfg.MaxWorkers {
@@ -75,10 +75,10 @@ func (d *delegation) next() (number int, ok bool) {
 	return d.workers, true
 }
 
-// work drives a worker to its answer, as the planner may be told it.
-func (d *delegation) work(ctx context.Context, name, task string) (answer string, stop schemas.StopReason, err error) {
+// runWorker drives a worker to its answer, as the planner may be told it.
+func (d *delegation) runWorker(ctx context.Context, name, task string) (answer string, stop schemas.StopReason, err error) {
 	cfg := d.agent.cfg.Worker
-	talk, ids, err := d.agent.worker.begin(schemas.Prompt{Text: task}, true, true)
+	talk, ids, err := d.agent.worker.beginConversation(schemas.Prompt{Text: task}, true, true)
 	switch {
 	case err != nil: // the template does not take the task, which the planner wrote
 		return "", schemas.StopFormat, nil //nolint:nilerr // it ends the episode, which is no failure
@@ -93,18 +93,18 @@ func (d *delegation) work(ctx context.Context, name, task string) (answer string
 	if err != nil {
 		return "", "", err
 	}
-	answer, stop, err = talk.drive(ctx, c)
-	answer = strings.TrimSpace(d.agent.planner.heard(answer))
+	answer, stop, err = talk.runConversation(ctx, c)
+	answer = strings.TrimSpace(d.agent.planner.textHeard(answer))
 	c.Answer(answer)
 	return answer, stop, err
 }
 
-// without is what the planner is told where a worker gave no answer.
-func without(why string) producers.Observation {
+// failedObservation returns the observation of the planner where a worker gave no answer.
+func failedObservation(why string) producers.Observation {
 	if why == "" {
 		why = noAnswer
 	}
-	return producers.Observation{Text: failed(why), Errors: 1}
+	return producers.Observation{Text: failureText(why), Errors: 1}
 }
 
 // emptyTask stops a worker whose task holds tags and control tokens alone.
@@ -116,12 +116,13 @@ const (
 	noTask   = "the task is empty"
 )
 
-func failed(why string) string { return "error: " + why }
+// failureText returns the text of a failure.
+func failureText(why string) string { return "error: " + why }
 
 func refusedText(most int) string { return fmt.Sprintf("not delegated: at most %d workers", most) }
 
-// failures are the reasons why a worker gave no answer, in words.
-func failures() map[schemas.StopReason]string {
+// failureReasons returns the reasons why a worker gave no answer, in words.
+func failureReasons() map[schemas.StopReason]string {
 	return map[schemas.StopReason]string{
 		schemas.StopTurns:    noAnswer + ": it had no call left",
 		schemas.StopTokens:   noAnswer + ": it had no room left",

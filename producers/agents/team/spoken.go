@@ -30,7 +30,7 @@ func newSpoken(ctx context.Context, cfg Config, o agents.Opening) (planner, work
 	}
 	var plans, works []producers.ToolSpec
 	if len(o.Tools) > 0 { // else the limits allow no call
-		plans, works = append([]producers.ToolSpec{cfg.spec()}, pick(cfg.Planner.Tools)...), o.Tools
+		plans, works = append([]producers.ToolSpec{cfg.callSpec()}, pick(cfg.Planner.Tools)...), o.Tools
 	}
 	if len(cfg.Worker.Tools) > 0 {
 		works = pick(cfg.Worker.Tools)
@@ -58,19 +58,19 @@ func newSpoken(ctx context.Context, cfg Config, o agents.Opening) (planner, work
 // spokenContext is a conversation in chat.
 type spokenContext struct{ talk *chat.Talk }
 
-func (s *spoken) begin(p schemas.Prompt, calls, _ bool) (conversation, []int32, error) {
+func (s *spoken) beginConversation(p schemas.Prompt, calls, _ bool) (conversation, []int32, error) {
 	talk, ids, err := s.Begin(p, calls)
 	return spokenContext{talk}, ids, err
 }
 
-func (c spokenContext) drive(ctx context.Context, in *producers.Context) (answer string, stop schemas.StopReason, err error) {
+func (c spokenContext) runConversation(ctx context.Context, in *producers.Context) (answer string, stop schemas.StopReason, err error) {
 	return c.talk.Drive(ctx, in)
 }
 
-// heard is the text: a conversation makes no control token of it, whatever it spells.
-func (s *spoken) heard(text string) string { return text }
+// textHeard returns the text: a conversation makes no control token of it, whatever it spells.
+func (s *spoken) textHeard(text string) string { return text }
 
-func (s *spoken) task(arguments string) (string, error) {
+func (s *spoken) parseTask(arguments string) (string, error) {
 	var fields map[string]any
 	if err := json.Unmarshal([]byte(arguments), &fields); err == nil && len(fields) == 1 {
 		if task, ok := fields["task"].(string); ok {
@@ -80,7 +80,7 @@ func (s *spoken) task(arguments string) (string, error) {
 	return "", fmt.Errorf("the arguments must be {%q: a text}", "task")
 }
 
-func (s *spoken) arguments(task string) string {
+func (s *spoken) callArguments(task string) string {
 	data, err := json.Marshal(map[string]string{"task": task})
 	if err != nil {
 		return "" // a text always has a JSON
@@ -88,8 +88,8 @@ func (s *spoken) arguments(task string) string {
 	return string(data)
 }
 
-func (s *spoken) format() producers.Format { return s.Format() }
+func (s *spoken) messageFormat() producers.Format { return s.Format() }
 
-func (s *spoken) demonstrate(d tasks.Demonstration) (tokens []int32, mask []uint8, err error) {
+func (s *spoken) writeDemonstration(d tasks.Demonstration) (tokens []int32, mask []uint8, err error) {
 	return s.Demonstrate(d)
 }

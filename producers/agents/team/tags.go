@@ -30,7 +30,7 @@ func newTags(cfg Config, tok producers.Tokenizer, specs []producers.ToolSpec) (p
 	tool := cfg.Tags.Tool
 	allowed := len(cfg.Worker.Tools) == 0 || slices.Contains(cfg.Worker.Tools, tool)
 	if len(specs) > 0 && (!allowed || !slices.ContainsFunc(specs, func(s producers.ToolSpec) bool { return s.Name == tool })) {
-		return nil, nil, fmt.Errorf("tags.tool: %q: a worker may not call it: the task has %s", tool, namesOf(specs))
+		return nil, nil, fmt.Errorf("tags.tool: %q: a worker may not call it: the task has %s", tool, toolNames(specs))
 	}
 	delegates := cfg.Tags
 	delegates.Tool, delegates.Search = cfg.Delegate, cfg.Delegate
@@ -61,21 +61,21 @@ type taggedContext struct {
 	closedBook bool
 }
 
-func (t *tagged) begin(p schemas.Prompt, calls, own bool) (conversation, []int32, error) {
+func (t *tagged) beginConversation(p schemas.Prompt, calls, own bool) (conversation, []int32, error) {
 	c := taggedContext{t, !calls}
 	text := strings.TrimSpace(t.system + " " + p.Text)
 	if own {
-		return c, t.search.BeginPlain(strings.TrimSpace(t.system+" "+t.heard(p.Text)), false), nil
+		return c, t.search.BeginPlain(strings.TrimSpace(t.system+" "+t.textHeard(p.Text)), false), nil
 	}
 	return c, t.search.Begin(text, c.closedBook), nil
 }
 
-func (c taggedContext) drive(ctx context.Context, in *producers.Context) (answer string, stop schemas.StopReason, err error) {
+func (c taggedContext) runConversation(ctx context.Context, in *producers.Context) (answer string, stop schemas.StopReason, err error) {
 	return c.search.Drive(ctx, in, search.Course{ClosedBook: c.closedBook})
 }
 
-// heard is a text without the tags of either role.
-func (t *tagged) heard(text string) string {
+// textHeard returns a text without the tags of either role.
+func (t *tagged) textHeard(text string) string {
 	ids := t.tok.Encode(text)
 	plain := slices.DeleteFunc(slices.Clone(ids), func(id int32) bool { return slices.Contains(t.control, id) })
 	if len(plain) == len(ids) {
@@ -84,18 +84,18 @@ func (t *tagged) heard(text string) string {
 	return t.tok.Decode(plain)
 }
 
-func (t *tagged) task(arguments string) (string, error) { return arguments, nil }
+func (t *tagged) parseTask(arguments string) (string, error) { return arguments, nil }
 
-func (t *tagged) arguments(task string) string { return task }
+func (t *tagged) callArguments(task string) string { return task }
 
-func (t *tagged) format() producers.Format { return t.search.Format() }
+func (t *tagged) messageFormat() producers.Format { return t.search.Format() }
 
-func (t *tagged) demonstrate(d tasks.Demonstration) (tokens []int32, mask []uint8, err error) {
+func (t *tagged) writeDemonstration(d tasks.Demonstration) (tokens []int32, mask []uint8, err error) {
 	write := func(ids []int32, acts uint8) {
 		tokens = append(tokens, ids...)
 		mask = append(mask, slices.Repeat([]uint8{acts}, len(ids))...)
 	}
-	_, ids, err := t.begin(schemas.Prompt{Text: d.Question}, true, false)
+	_, ids, err := t.beginConversation(schemas.Prompt{Text: d.Question}, true, false)
 	if err != nil {
 		return nil, nil, err
 	}

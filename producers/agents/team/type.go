@@ -28,19 +28,19 @@ func New(ctx context.Context, cfg Config, o agents.Opening) (*Agent, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("team agent: %w", err)
 	}
-	if err := cfg.fits(o.Tools); err != nil {
+	if err := cfg.checkTools(o.Tools); err != nil {
 		return nil, fmt.Errorf("team agent: %w", err)
 	}
 	a := &Agent{cfg: cfg}
 	var err error
-	if a.planner, a.worker, err = speakers(ctx, cfg, o); err != nil {
+	if a.planner, a.worker, err = openSpeakers(ctx, cfg, o); err != nil {
 		return nil, fmt.Errorf("team agent: %w", err)
 	}
 	return a, nil
 }
 
-// speakers are the two roles: in tags, where the vocabulary has them and nothing else is asked for, else in chat.
-func speakers(ctx context.Context, cfg Config, o agents.Opening) (planner, worker speaker, err error) {
+// openSpeakers returns the two roles: in tags, where the vocabulary has them and nothing else is asked for, else in chat.
+func openSpeakers(ctx context.Context, cfg Config, o agents.Opening) (planner, worker speaker, err error) {
 	if cfg.Notation != NotationChat {
 		p, w, err := newTags(cfg, o.Tokenizer, o.Tools)
 		if err == nil || cfg.Notation == NotationTags || o.Chat == nil {
@@ -54,7 +54,8 @@ func speakers(ctx context.Context, cfg Config, o agents.Opening) (planner, worke
 	return p, w, err
 }
 
-func namesOf(specs []producers.ToolSpec) string {
+// toolNames lists the names of tools.
+func toolNames(specs []producers.ToolSpec) string {
 	var out []string
 	for _, s := range specs {
 		out = append(out, s.Name)

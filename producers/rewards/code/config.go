@@ -69,8 +69,8 @@ var (
 	tags  = regexp.MustCompile(`(?s)<code>(.*?)</code>`)
 )
 
-// extract is the program in an answer; ok is false where there is none.
-func (c Config) extract(answer string) (program string, ok bool) {
+// extractProgram returns the program in an answer; ok is false where there is none.
+func (c Config) extractProgram(answer string) (program string, ok bool) {
 	last := func(r *regexp.Regexp) (string, bool) {
 		found := r.FindAllStringSubmatch(answer, -1)
 		if len(found) == 0 {

@@ -70,8 +70,8 @@ const (
 // errBroken is of tests that are at fault themselves.
 var errBroken = errors.New("the prompt's tests are broken")
 
-// try tests a program. Its error is the machinery's, or errBroken.
-func (r *Reward) try(ctx context.Context, program string, tests *suite) (verdict, error) {
+// testProgram tests a program. Its error is the machinery's, or errBroken.
+func (r *Reward) testProgram(ctx context.Context, program string, tests *suite) (verdict, error) {
 	pool, err := r.spaces.Ready(ctx)
 	if err != nil {
 		return verdict{}, err
@@ -81,9 +81,9 @@ func (r *Reward) try(ctx context.Context, program string, tests *suite) (verdict
 	for _, t := range tests.tests {
 		one := jobTest{Most: min(2*len(t.Output)+slack, mostRead)}
 		if j.Entry == "" {
-			one.Input = asText(t.Input)
+			one.Input = programText(t.Input)
 		} else {
-			one.Args = arguments(t)
+			one.Args = callArguments(t)
 		}
 		j.Tests = append(j.Tests, one)
 		room += 6*one.Most + 1024
@@ -96,24 +96,25 @@ func (r *Reward) try(ctx context.Context, program string, tests *suite) (verdict
 		Argv: []string{"python3", "-I", "-S", "-c", judge}, Stdin: stdin, Files: map[string][]byte{"solution.py": []byte(program)},
 		Timeout: r.cfg.Timeout + startTime, Output: min(room+1024*len(j.Code), mostTold),
 	}
-	result, err := r.run(ctx, command)
+	result, err := r.runJudge(ctx, command)
 	if errors.Is(err, errSpoilt) {
 		return verdict{of: len(tests.tests) + len(tests.code)}, nil
 	}
 	if err != nil {
 		return verdict{}, err
 	}
-	return count(&result, tests)
+	return readVerdict(&result, tests)
 }
 
 // errSpoilt is of a program that ended its sandbox, or left its judge no process to start.
 var errSpoilt = errors.New("the program ended its sandbox")
 
-// run runs the judge in a fresh sandbox. A sandbox that ends meanwhile, or that has no process left once the program ran, may be the machine's doing or the
-// program's: another is tried, and where that comes to the same while one with nothing in it does not, it was the program.
-func (r *Reward) run(ctx context.Context, command producers.Command) (producers.Result, error) {
+// runJudge runs the judge in a fresh sandbox. A sandbox that ends meanwhile, or that has no process left once the program ran, may be the
+// machine's doing or the program's: another is tried, and where that comes to the same while one with nothing in it does not, it was the
+// program.
+func (r *Reward) runJudge(ctx context.Context, command producers.Command) (producers.Result, error) {
 	for range 2 {
-		result, err := r.once(ctx, command)
+		result, err := r.runOnce(ctx, command)
 		if err == nil && judgeHadNoProcess(result.Stdout) {
 			continue
 		}
@@ -121,33 +122,34 @@ func (r *Reward) run(ctx context.Context, command producers.Command) (producers.
 			return result, err
 		}
 	}
-	if _, err := r.once(ctx, producers.Command{Argv: []string{"true"}}); err != nil {
-		return producers.Result{}, unavailable(err)
+	if _, err := r.runOnce(ctx, producers.Command{Argv: []string{"true"}}); err != nil {
+		return producers.Result{}, wrapUnavailable(err)
 	}
 	return producers.Result{}, errSpoilt
 }
 
-// once runs a command in a fresh sandbox; where that cannot be had, its error wraps ErrUnavailable.
-func (r *Reward) once(ctx context.Context, command producers.Command) (producers.Result, error) {
+// runOnce runs a command in a fresh sandbox; where no sandbox can be had, its error wraps ErrUnavailable.
+func (r *Reward) runOnce(ctx context.Context, command producers.Command) (producers.Result, error) {
 	w, err := r.spaces.Fresh(ctx)
 	if err != nil {
-		return producers.Result{}, unavailable(err)
+		return producers.Result{}, wrapUnavailable(err)
 	}
 	defer w.Close()
 	for name, text := range command.Files {
 		if err := w.WriteFile(ctx, name, text); err != nil {
-			return producers.Result{}, unavailable(err) // nothing of the program has run
+			return producers.Result{}, wrapUnavailable(err) // nothing of the program has run
 		}
 	}
 	command.Files = nil
 	result, err := w.Run(ctx, command)
 	if err != nil && context.Cause(ctx) == nil && !errors.Is(err, workspace.ErrGone) {
-		return result, unavailable(err)
+		return result, wrapUnavailable(err)
 	}
 	return result, err
 }
 
-func unavailable(err error) error {
+// wrapUnavailable makes an error the machinery's.
+func wrapUnavailable(err error) error {
 	if errors.Is(err, producers.ErrUnavailable) {
 		return err
 	}
@@ -162,8 +164,8 @@ func judgeHadNoProcess(stdout []byte) bool {
 	return json.Unmarshal(last, &t) == nil && t.Lost != ""
 }
 
-// count reads what the judge told. What it could not tell, because it was ended, is not passed.
-func count(result *producers.Result, tests *suite) (verdict, error) {
+// readVerdict reads the judge's report. A test that the judge did not report, because it was ended, is not passed.
+func readVerdict(result *producers.Result, tests *suite) (verdict, error) {
 	v := verdict{of: len(tests.tests) + len(tests.code)}
 	begun := false
 	lines := bufio.NewScanner(bytes.NewReader(result.Stdout))
@@ -182,7 +184,7 @@ func count(result *producers.Result, tests *suite) (verdict, error) {
 			if v.of = *t.Tests; v.of == 0 {
 				return v, fmt.Errorf("%w: no statement of theirs tests anything", errBroken)
 			}
-		case t.Test != nil && t.right(*t.Test, tests):
+		case t.Test != nil && t.hasPassed(*t.Test, tests):
 			v.passed++
 		}
 		begun = begun || t.Begun
@@ -193,15 +195,15 @@ func count(result *producers.Result, tests *suite) (verdict, error) {
 	return v, nil
 }
 
-// right says whether a test was passed.
-func (t *told) right(at int, tests *suite) bool {
+// hasPassed reports whether a test was passed.
+func (t *told) hasPassed(at int, tests *suite) bool {
 	switch {
 	case at < 0:
 		return false
 	case at >= len(tests.tests):
 		return t.Passed
 	case tests.entry != "":
-		return t.Value != nil && tests.wrapped.same(t.Value, tests.tests[at].Output)
+		return t.Value != nil && tests.wrapped.sameResult(t.Value, tests.tests[at].Output)
 	}
-	return t.Out != nil && sameOutput(*t.Out, asText(tests.tests[at].Output))
+	return t.Out != nil && sameOutput(*t.Out, programText(tests.tests[at].Output))
 }

@@ -44,14 +44,14 @@ func New(cfg Config, spaces *workspace.Manager) (*Reward, error) {
 
 // Score runs the prompt's hidden tests. Its errors are the machinery's, or those of a prompt whose tests are missing or broken.
 func (r *Reward) Score(ctx context.Context, ticket *schemas.Ticket, t *producers.Transcript) (producers.Score, error) {
-	tests, err := testsOf(ticket.Prompt.Hidden)
+	tests, err := parseTests(ticket.Prompt.Hidden)
 	if err != nil {
 		return producers.Score{}, fmt.Errorf("prompt %s: %w", ticket.Prompt.ID, err)
 	}
 	if n := r.cfg.Tests; n > 0 {
 		tests.tests = tests.tests[:min(n, len(tests.tests))]
 	}
-	program, ok := r.program(ctx, t)
+	program, ok := r.findProgram(ctx, t)
 	if context.Cause(ctx) != nil {
 		return producers.Score{}, context.Cause(ctx)
 	}
@@ -59,7 +59,7 @@ func (r *Reward) Score(ctx context.Context, ticket *schemas.Ticket, t *producers
 	if !ok {
 		return out, nil
 	}
-	v, err := r.try(ctx, program, tests)
+	v, err := r.testProgram(ctx, program, tests)
 	if err != nil {
 		return producers.Score{}, fmt.Errorf("prompt %s: test the program: %w", ticket.Prompt.ID, err)
 	}
@@ -75,8 +75,9 @@ func (r *Reward) Score(ctx context.Context, ticket *schemas.Ticket, t *producers
 	return out, nil
 }
 
-// program is the agent's: the file that the configuration names, else what stands in the answer of an episode that ended with one.
-func (r *Reward) program(ctx context.Context, t *producers.Transcript) (string, bool) {
+// findProgram returns the agent's program: the file that the configuration names, else the program in the answer of an episode that ended
+// with an answer.
+func (r *Reward) findProgram(ctx context.Context, t *producers.Transcript) (string, bool) {
 	if r.cfg.File != "" {
 		if t.Workspace == nil {
 			return "", false // it started none
@@ -87,7 +88,7 @@ func (r *Reward) program(ctx context.Context, t *producers.Transcript) (string, 
 	if t.Stop != schemas.StopAnswer {
 		return "", false
 	}
-	program, ok := r.cfg.extract(t.Answer)
+	program, ok := r.cfg.extractProgram(t.Answer)
 	return program, ok && len(program) <= maxProgram
 }
 
@@ -99,7 +100,8 @@ type suite struct {
 	wrapped wrapping
 }
 
-func testsOf(hidden json.RawMessage) (*suite, error) {
+// parseTests reads the tests of a prompt.
+func parseTests(hidden json.RawMessage) (*suite, error) {
 	var tests data.Tests
 	if len(hidden) == 0 {
 		return nil, errors.New("it has no hidden tests: the reward code needs a data set whose rows have them, see columns.tests")

@@ -287,7 +287,7 @@ func TestSame(t *testing.T) {
 		{`[1]`, `[1, 2]`, false},
 		{``, `3`, false},
 	} {
-		require.Equal(t, c.same, wrapping{}.same(json.RawMessage(c.value), json.RawMessage(c.want)), "%s for %s", c.value, c.want)
+		require.Equal(t, c.same, wrapping{}.sameResult(json.RawMessage(c.value), json.RawMessage(c.want)), "%s for %s", c.value, c.want)
 	}
 }
 

@@ -16,10 +16,10 @@ const tolerance = 1e-6
 // sameOutput compares what a program printed with what it was to print: line by line without the white space at their ends and without empty lines at the
 // end of all, and where that differs word by word, a word with a fraction as a number.
 func sameOutput(said, want string) bool {
-	if tidy(said) == tidy(want) {
+	if tidyOutput(said) == tidyOutput(want) {
 		return true
 	}
-	a, b := lines(said), lines(want)
+	a, b := splitLines(said), splitLines(want)
 	if len(a) != len(b) {
 		return false
 	}
@@ -37,9 +37,11 @@ func sameOutput(said, want string) bool {
 	return true
 }
 
-func tidy(text string) string { return strings.Join(lines(text), "\n") }
+// tidyOutput removes the white space at the ends of the lines and of a text.
+func tidyOutput(text string) string { return strings.Join(splitLines(text), "\n") }
 
-func lines(text string) []string {
+// splitLines splits a text into its lines.
+func splitLines(text string) []string {
 	out := strings.Split(strings.ReplaceAll(text, "\r\n", "\n"), "\n")
 	for i := range out {
 		out[i] = strings.TrimRight(out[i], " \t\r")
@@ -60,10 +62,11 @@ func sameFraction(word, want string) bool {
 		return false
 	}
 	b, err := strconv.ParseFloat(want, 64)
-	return err == nil && near(a, b)
+	return err == nil && isNear(a, b)
 }
 
-func near(a, b float64) bool {
+// isNear reports whether two numbers are equal but for rounding.
+func isNear(a, b float64) bool {
 	return a == b || !math.IsInf(a, 0) && !math.IsInf(b, 0) && math.Abs(a-b) <= tolerance*max(1, math.Abs(a), math.Abs(b))
 }
 
@@ -78,42 +81,43 @@ type wrapping struct {
 func wrappingOf(tests []data.Test) wrapping {
 	w := wrapping{list: len(tests) > 0, text: len(tests) > 0}
 	for _, t := range tests {
-		out, ok := decoded(t.Output)
+		out, ok := decodeJSON(t.Output)
 		list, isList := out.([]any)
 		w.list = w.list && ok && isList && len(list) == 1
 		text, isText := out.(string)
-		_, inner := decoded([]byte(text))
-		in, _ := decoded(t.Input)
+		_, inner := decodeJSON([]byte(text))
+		in, _ := decodeJSON(t.Input)
 		_, inText := in.(string)
 		w.text = w.text && isText && inner && inText
 	}
 	return w
 }
 
-// same compares what a function returned with what it was to return.
-func (w wrapping) same(value, want json.RawMessage) bool {
-	v, ok := decoded(value)
+// sameResult compares the result of a function with the expected result.
+func (w wrapping) sameResult(value, want json.RawMessage) bool {
+	v, ok := decodeJSON(value)
 	if !ok {
 		return false
 	}
-	wanted, ok := decoded(want)
+	wanted, ok := decodeJSON(want)
 	if !ok {
 		return false
 	}
-	if same(v, wanted) {
+	if sameValue(v, wanted) {
 		return true
 	}
 	if list, ok := wanted.([]any); ok && w.list && len(list) == 1 {
-		return same(v, list[0])
+		return sameValue(v, list[0])
 	}
 	if text, ok := wanted.(string); ok && w.text {
-		inner, ok := decoded([]byte(text))
-		return ok && same(v, inner)
+		inner, ok := decodeJSON([]byte(text))
+		return ok && sameValue(v, inner)
 	}
 	return false
 }
 
-func decoded(raw json.RawMessage) (any, bool) {
+// decodeJSON decodes JSON.
+func decodeJSON(raw json.RawMessage) (any, bool) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
 	var v any
@@ -121,7 +125,8 @@ func decoded(raw json.RawMessage) (any, bool) {
 	return v, err == nil && !d.More()
 }
 
-func same(a, b any) bool {
+// sameValue compares two JSON values.
+func sameValue(a, b any) bool {
 	switch b := b.(type) {
 	case json.Number:
 		n, ok := a.(json.Number)
@@ -132,7 +137,7 @@ func same(a, b any) bool {
 			return false
 		}
 		for i := range b {
-			if !same(list[i], b[i]) {
+			if !sameValue(list[i], b[i]) {
 				return false
 			}
 		}
@@ -144,7 +149,7 @@ func same(a, b any) bool {
 		}
 		for k, v := range b {
 			other, there := fields[k]
-			if !there || !same(other, v) {
+			if !there || !sameValue(other, v) {
 				return false
 			}
 		}
@@ -163,11 +168,11 @@ func sameNumber(a, b json.Number) bool {
 		return false
 	}
 	y, err := b.Float64()
-	return err == nil && near(x, y)
+	return err == nil && isNear(x, y)
 }
 
-// asText is a test's input or output as a program reads and prints it: a text as it is, a list line by line.
-func asText(raw json.RawMessage) string {
+// programText returns a test's input or output as a program reads and prints it: a text as it is, a list line by line.
+func programText(raw json.RawMessage) string {
 	var text string
 	if json.Unmarshal(raw, &text) == nil {
 		return text
@@ -176,15 +181,16 @@ func asText(raw json.RawMessage) string {
 	if json.Unmarshal(raw, &list) == nil && list != nil {
 		parts := make([]string, len(list))
 		for i, e := range list {
-			parts[i] = asText(e)
+			parts[i] = programText(e)
 		}
 		return strings.Join(parts, "\n")
 	}
 	return string(raw)
 }
 
-// arguments are a test's input as a function takes it: a list as it is, a text of JSON line by line, anything else as the only one.
-func arguments(t data.Test) []json.RawMessage {
+// callArguments returns a test's input as a function takes it: a list as it is, a text of JSON line by line, anything else as the only
+// argument.
+func callArguments(t data.Test) []json.RawMessage {
 	var list []json.RawMessage
 	if json.Unmarshal(t.Input, &list) == nil && list != nil {
 		return list

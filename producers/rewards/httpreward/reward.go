@@ -125,7 +125,7 @@ func (r *Reward) Score(ctx context.Context, ticket *schemas.Ticket, t *producers
 		if err := remote.Strict(&answer)(data); err != nil {
 			return err
 		}
-		return answer.check(r.maxReward)
+		return answer.checkScore(r.maxReward)
 	})
 	if err != nil {
 		return producers.Score{}, fmt.Errorf("ask for the reward: %w", err)
@@ -139,7 +139,8 @@ func (r *Reward) Close() error {
 	return nil
 }
 
-func (a *Answer) check(most float64) error {
+// checkScore refuses an answer without a reward, and numbers out of bounds.
+func (a *Answer) checkScore(most float64) error {
 	switch {
 	case a.Reward == nil:
 		return errors.New("reward: missing")

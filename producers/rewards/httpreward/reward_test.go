@@ -121,7 +121,7 @@ func FuzzAnswer(f *testing.F) {
 	f.Add([]byte(`{"reward": 1, "components": {"a": 0.5}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var a Answer
-		if remote.Strict(&a)(data) != nil || a.check(1e6) != nil {
+		if remote.Strict(&a)(data) != nil || a.checkScore(1e6) != nil {
 			return
 		}
 		require.LessOrEqual(t, math.Abs(*a.Reward), 1e6)

@@ -36,8 +36,8 @@ var (
 // turned is an equation whose right side is a name.
 var turned = regexp.MustCompile(`^([^=<>]*[^=<> ])\s*=\s*[A-Za-z]$`)
 
-// unwrapped is what \text{} or \boxed{} holds, where nothing stands beside it.
-func unwrapped(s string) string {
+// unwrapText returns the content of \text{} or \boxed{}, where nothing stands beside it.
+func unwrapText(s string) string {
 	for _, command := range []string{`\text`, `\boxed`, `\fbox`} {
 		rest, ok := strings.CutPrefix(s, command)
 		rest = strings.TrimSpace(rest)
@@ -57,14 +57,14 @@ func unwrapped(s string) string {
 			}
 		}
 		if depth == 0 {
-			return unwrapped(strings.TrimSpace(rest[1 : len(rest)-1]))
+			return unwrapText(strings.TrimSpace(rest[1 : len(rest)-1]))
 		}
 	}
 	return s
 }
 
-// clean takes the dress off.
-func clean(s string) answer {
+// cleanAnswer removes the notation around an answer.
+func cleanAnswer(s string) answer {
 	s = strings.TrimSpace(strings.TrimRight(s, " .。\n"))
 	for _, pair := range [][2]string{{"$$", "$$"}, {"$", "$"}, {`\(`, `\)`}, {`\[`, `\]`}} {
 		if len(s) > len(pair[0])+len(pair[1]) && strings.HasPrefix(s, pair[0]) && strings.HasSuffix(s, pair[1]) && !strings.HasSuffix(s, `\$`) {
@@ -73,26 +73,26 @@ func clean(s string) answer {
 	}
 	s = strings.TrimSpace(strings.TrimRight(s, " .。\n"))
 	s = strings.TrimSpace(dress.Replace(s))
-	s = script.ReplaceAllString(unwrapped(s), "_$1")
+	s = script.ReplaceAllString(unwrapText(s), "_$1")
 	a := answer{text: s}
-	a.money()
-	a.percent()
-	a.degrees()
+	a.stripMoney()
+	a.stripPercent()
+	a.stripDegrees()
 	if a.unit == "" {
-		a.behind()
+		a.stripUnit()
 	}
 	if m := named.FindStringSubmatch(a.text); m != nil && strings.TrimSpace(m[1]) != "" {
 		a.text = strings.TrimSpace(m[1])
 	} else if m := turned.FindStringSubmatch(a.text); m != nil {
 		a.text = strings.TrimSpace(m[1])
 	}
-	a.text = numbers(a.text)
+	a.text = normalizeNumbers(a.text)
 	return a
 }
 
-// numbers takes the separators of thousands out of numbers that stand outside brackets, and writes mixed and scientific ones as
+// normalizeNumbers takes the separators of thousands out of numbers that stand outside brackets, and writes mixed and scientific numbers as
 // LaTeX does.
-func numbers(s string) string {
+func normalizeNumbers(s string) string {
 	if m := spaced.FindStringSubmatch(s); m != nil {
 		return strings.ReplaceAll(m[1], " ", "") + m[2]
 	}
@@ -117,7 +117,8 @@ func numbers(s string) string {
 	}
 }
 
-func (a *answer) money() {
+// stripMoney removes a sign of money.
+func (a *answer) stripMoney() {
 	for sign, unit := range map[string]string{`\$`: "dollar", "$": "dollar", "€": "euro", "£": "pound", `\pounds`: "pound"} {
 		if rest, ok := strings.CutPrefix(a.text, sign); ok && strings.Count(rest, sign) == 0 {
 			a.text, a.unit = strings.TrimSpace(rest), unit
@@ -130,7 +131,8 @@ func (a *answer) money() {
 	}
 }
 
-func (a *answer) percent() {
+// stripPercent removes a percent sign.
+func (a *answer) stripPercent() {
 	for _, sign := range []string{`\%`, "%", `\text{percent}`, `\text{ percent}`, " percent", " pct", " percentage", " per cent"} {
 		if rest, ok := strings.CutSuffix(a.text, sign); ok && strings.TrimSpace(rest) != "" {
 			a.text, a.unit = strings.TrimSpace(rest), percent
@@ -142,7 +144,8 @@ func (a *answer) percent() {
 // percent is the unit of hundredths.
 const percent = "percent"
 
-func (a *answer) degrees() {
+// stripDegrees removes a degree sign.
+func (a *answer) stripDegrees() {
 	for _, sign := range []string{`^\circ`, `^{\circ}`, `^ \circ`, `\circ`, " degrees", " degree", `\text{ degrees}`, `\text{degrees}`} {
 		if rest, ok := strings.CutSuffix(a.text, sign); ok && strings.TrimSpace(rest) != "" {
 			a.text, a.unit = strings.TrimSpace(rest), "degree"
@@ -151,14 +154,14 @@ func (a *answer) degrees() {
 	}
 }
 
-// behind takes a unit off that stands behind a number.
-func (a *answer) behind() {
+// stripUnit removes a unit behind a number.
+func (a *answer) stripUnit() {
 	m := behind.FindStringSubmatch(a.text)
 	if m == nil {
 		return
 	}
 	unit := strings.ToLower(strings.TrimSpace(m[2] + m[3]))
-	if m[3] != "" && !units[singular(unit)] || unit == "" || strings.Contains(unit, " or ") || unit == "or" || unit == "and" {
+	if m[3] != "" && !units[unitName(unit)] || unit == "" || strings.Contains(unit, " or ") || unit == "or" || unit == "and" {
 		return
 	}
 	power := ""
@@ -167,7 +170,7 @@ func (a *answer) behind() {
 	} else if strings.HasSuffix(a.text, "^3") || strings.HasSuffix(a.text, "^{3}") {
 		power = "^3"
 	}
-	a.text, a.unit = strings.TrimSpace(m[1]), singular(unit)+power
+	a.text, a.unit = strings.TrimSpace(m[1]), unitName(unit)+power
 }
 
 // units are the words that are taken for a unit where they stand behind a number outside \text{}.
@@ -178,8 +181,8 @@ var units = map[string]bool{
 	"people": true, "student": true, "apple": true, "point": true, "square meter": true, "square inch": true, "square foot": true, "cubic inch": true, "radian": true,
 }
 
-// singular is a unit by one name.
-func singular(unit string) string {
+// unitName returns the one name of a unit.
+func unitName(unit string) string {
 	for long, short := range map[string]string{"centimeter": "cm", "millimeter": "mm", "kilometer": "km", "kilogram": "kg", "metre": "meter", "litre": "liter"} {
 		if unit == long || unit == long+"s" {
 			return short

@@ -21,7 +21,7 @@ type Options struct {
 
 // Equal says whether an answer is the accepted one.
 func (o Options) Equal(given, accepted string) bool {
-	g, a := clean(given), clean(accepted)
+	g, a := cleanAnswer(given), cleanAnswer(accepted)
 	if plainText(g.text) == "" || plainText(a.text) == "" {
 		return false
 	}
@@ -34,19 +34,19 @@ func (o Options) Equal(given, accepted string) bool {
 	if len(g.text) > maxAnswer || len(a.text) > maxAnswer {
 		return false
 	}
-	if x, y := choice(g.text), choice(a.text); x != "" && x == y {
+	if x, y := choiceLetter(g.text), choiceLetter(a.text); x != "" && x == y {
 		return true
 	}
 	if !sameUnit(g.unit, a.unit) {
 		return false
 	}
-	if g.unit == percent && a.unit == "" && o.same(`(`+g.text+`)/100`, a.text, true) {
+	if g.unit == percent && a.unit == "" && o.sameAnswer(`(`+g.text+`)/100`, a.text, true) {
 		return true // 28% of 0.28
 	}
-	if a.unit == percent && g.unit == "" && o.same(g.text, `(`+a.text+`)/100`, true) && !o.Loose && literalText(g.text) {
+	if a.unit == percent && g.unit == "" && o.sameAnswer(g.text, `(`+a.text+`)/100`, true) && !o.Loose && literalText(g.text) {
 		return true
 	}
-	return o.same(g.text, a.text, o.Loose)
+	return o.sameAnswer(g.text, a.text, o.Loose)
 }
 
 // Equal is Options{}.Equal: strict.
@@ -56,12 +56,12 @@ func Equal(given, accepted string) bool { return Options{}.Equal(given, accepted
 func sameUnit(g, a string) bool { return g == a || g == "" || a == "" }
 
 func literalText(s string) bool {
-	n, err := parse(s)
-	return err == nil && n.literal()
+	n, err := parseExpression(s)
+	return err == nil && n.isLiteral()
 }
 
-// choice is the letter of a choice: C of (C), C. or \text{(C)}.
-func choice(s string) string {
+// choiceLetter returns the letter of a choice: C of (C), C. or \text{(C)}.
+func choiceLetter(s string) string {
 	m := lettered.FindStringSubmatch(strings.TrimSpace(s))
 	if m == nil {
 		return ""
@@ -80,24 +80,24 @@ func plainText(s string) string {
 	return strings.Trim(strings.ToLower(out), "{}\"'")
 }
 
-// same compares what two texts say.
-func (o Options) same(g, a string, loose bool) bool {
-	gs, as := relation(g), relation(a)
+// sameAnswer compares the meaning of two texts.
+func (o Options) sameAnswer(g, a string, loose bool) bool {
+	gs, as := splitRelation(g), splitRelation(a)
 	if len(gs) > 1 || len(as) > 1 {
-		return o.relations(gs, as)
+		return o.sameRelation(gs, as)
 	}
-	gl, al := parts(g), parts(a)
+	gl, al := splitMembers(g), splitMembers(a)
 	if len(gl) != len(al) {
 		return false
 	}
 	if len(gl) > 1 {
-		return unordered(gl, al, func(x, y string) bool { return o.one(x, y, loose) })
+		return sameUnordered(gl, al, func(x, y string) bool { return o.sameMember(x, y, loose) })
 	}
-	return o.one(gl[0], al[0], loose)
+	return o.sameMember(gl[0], al[0], loose)
 }
 
-// relation splits at =, <, > and their like, the signs among the parts, so that < and > point one way.
-func relation(s string) []string {
+// splitRelation splits at =, <, > and their like, the signs among the parts, so that < and > point one way.
+func splitRelation(s string) []string {
 	s = strings.NewReplacer(`\le `, "<=", `\ge `, ">=", `\le`, "<=", `\ge`, ">=", `\lt`, "<", `\gt`, ">", `\ne `, "!=").Replace(s)
 	var out []string
 	from := 0
@@ -129,14 +129,14 @@ func relation(s string) []string {
 	return out
 }
 
-// relations compares equations and inequalities part by part; an equation may be turned round.
-func (o Options) relations(g, a []string) bool {
+// sameRelation compares equations and inequalities part by part; an equation may be turned round.
+func (o Options) sameRelation(g, a []string) bool {
 	if len(g) != len(a) {
 		return false
 	}
 	match := func(g []string) bool {
 		for i := range g {
-			if i%2 == 1 && g[i] != a[i] || i%2 == 0 && !o.one(g[i], a[i], true) {
+			if i%2 == 1 && g[i] != a[i] || i%2 == 0 && !o.sameMember(g[i], a[i], true) {
 				return false
 			}
 		}
@@ -151,13 +151,13 @@ func (o Options) relations(g, a []string) bool {
 	return false
 }
 
-// parts are the members of a list that stands in no brackets: "1, 2", "1 and 2", "1 or 2", the parts of a union, and both values of
-// a plus-minus.
-func parts(s string) []string {
+// splitMembers returns the members of a list that stands in no brackets: "1, 2", "1 and 2", "1 or 2", the parts of a union, and both values
+// of a plus-minus.
+func splitMembers(s string) []string {
 	s = strings.NewReplacer(`\text{ and }`, ",", `\text{and}`, ",", " and ", ",", `\text{ or }`, ",", `\text{or}`, ",", " or ", ",", ";", ",").Replace(s)
 	var out []string
-	for _, p := range split(s, ",") {
-		for _, u := range split(p, `\cup`) {
+	for _, p := range splitOutside(s, ",") {
+		for _, u := range splitOutside(p, `\cup`) {
 			u = strings.TrimSpace(u)
 			if strings.Count(u, `\pm`) == 1 {
 				out = append(out, strings.Replace(u, `\pm`, "+", 1), strings.Replace(u, `\pm`, "-", 1))
@@ -169,8 +169,8 @@ func parts(s string) []string {
 	return out
 }
 
-// split cuts at a separator outside all brackets.
-func split(s, by string) []string {
+// splitOutside cuts at a separator outside all brackets.
+func splitOutside(s, by string) []string {
 	var out []string
 	depth, from := 0, 0
 	for i := 0; i < len(s); i++ {
@@ -189,8 +189,8 @@ func split(s, by string) []string {
 	return append(out, s[from:])
 }
 
-// unordered says whether each of the one is one of the other.
-func unordered(g, a []string, same func(x, y string) bool) bool {
+// sameUnordered reports whether the members of two lists are the same in any order.
+func sameUnordered(g, a []string, same func(x, y string) bool) bool {
 	taken := make([]bool, len(a))
 next:
 	for _, x := range g {
@@ -205,10 +205,10 @@ next:
 	return len(g) == len(a)
 }
 
-// one compares two members: collections with collections, expressions with expressions, words with words.
-func (o Options) one(g, a string, loose bool) bool {
+// sameMember compares two members: collections with collections, expressions with expressions, words with words.
+func (o Options) sameMember(g, a string, loose bool) bool {
 	g, a = strings.TrimSpace(g), strings.TrimSpace(a)
-	gc, ac := collection(g), collection(a)
+	gc, ac := parseCollection(g), parseCollection(a)
 	if (gc == nil) != (ac == nil) {
 		return false
 	}
@@ -217,24 +217,24 @@ func (o Options) one(g, a string, loose bool) bool {
 			return false
 		}
 		if gc.open == `\{` {
-			return unordered(gc.members, ac.members, func(x, y string) bool { return o.one(x, y, loose) })
+			return sameUnordered(gc.members, ac.members, func(x, y string) bool { return o.sameMember(x, y, loose) })
 		}
 		for i := range gc.members {
-			if !o.one(gc.members[i], ac.members[i], loose) {
+			if !o.sameMember(gc.members[i], ac.members[i], loose) {
 				return false
 			}
 		}
 		return true
 	}
-	x, err := parse(g)
+	x, err := parseExpression(g)
 	if err != nil {
 		return plainText(g) != "" && plainText(g) == plainText(a)
 	}
-	y, err := parse(a)
+	y, err := parseExpression(a)
 	if err != nil {
 		return plainText(g) == plainText(a)
 	}
-	return equal(x, y, loose)
+	return sameExpression(x, y, loose)
 }
 
 // group is a tuple, an interval, a set or a matrix.
@@ -243,8 +243,8 @@ type group struct {
 	members   []string
 }
 
-// collection reads brackets around members; nil where a text is none, such as a sum in brackets.
-func collection(s string) *group {
+// parseCollection reads brackets around members; nil where a text is no collection, such as a sum in brackets.
+func parseCollection(s string) *group {
 	for _, kind := range []string{"pmatrix", "bmatrix", "vmatrix", "matrix"} {
 		begin, end := `\begin{`+kind+`}`, `\end{`+kind+`}`
 		if strings.HasPrefix(s, begin) && strings.HasSuffix(s, end) && strings.Count(s, begin) == 1 && len(s) >= len(begin)+len(end) {
@@ -273,21 +273,21 @@ func collection(s string) *group {
 	if g.open == "" || g.end == "" || (g.open == `\{`) != (g.end == `\}`) {
 		return nil
 	}
-	g.members = split(s[len(g.open):len(s)-len(g.end)], ",")
+	g.members = splitOutside(s[len(g.open):len(s)-len(g.end)], ",")
 	if n := len(g.members); n > 1 && strings.TrimSpace(g.members[n-1]) == "" {
 		g.members = g.members[:n-1] // a matrix's row
 		if len(g.members) == 1 {
 			return g
 		}
 	}
-	if len(g.members) == 1 && g.open != `\{` || !balanced(g.members) {
+	if len(g.members) == 1 && g.open != `\{` || !areBalanced(g.members) {
 		return nil
 	}
 	return g
 }
 
-// balanced says that no member closes what another opened, as in (1)(2).
-func balanced(members []string) bool {
+// areBalanced reports that no member closes a bracket that another opened, as in (1)(2).
+func areBalanced(members []string) bool {
 	for _, m := range members {
 		depth := 0
 		for _, c := range m {
@@ -311,14 +311,14 @@ func balanced(members []string) bool {
 // difference.
 var points = []complex128{0.7390851, 1.6180339, 2.2360679, 3.3166247, 0.5772156, 1.2020569, 2.6854520, 4.6692016, 0.9159655, 1.9021605}
 
-// equal compares two expressions.
-func equal(g, a *node, loose bool) bool {
-	x, exactG := g.exact()
-	y, exactA := a.exact()
+// sameExpression compares two expressions.
+func sameExpression(g, a *node, loose bool) bool {
+	x, exactG := g.exactValue()
+	y, exactA := a.exactValue()
 	if exactG && exactA {
-		return x.Cmp(y) == 0 && (loose || !a.literal() || workedOut(g, y))
+		return x.Cmp(y) == 0 && (loose || !a.isLiteral() || workedOut(g, y))
 	}
-	if exactA && a.literal() && !loose {
+	if exactA && a.isLiteral() && !loose {
 		return false // a number that is left to work out
 	}
 	if g.op == infinity || a.op == infinity {
@@ -328,8 +328,8 @@ func equal(g, a *node, loose bool) bool {
 		return true
 	}
 	in, of := map[string]bool{}, map[string]bool{}
-	g.variables(in)
-	a.variables(of)
+	g.addVariables(in)
+	a.addVariables(of)
 	names := []string{}
 	for name := range in {
 		names = append(names, name)
@@ -347,7 +347,7 @@ func equal(g, a *node, loose bool) bool {
 				values[name] = points[(3*i+round)%len(points)] * complex(float64(1+round/2), 0)
 			}
 		}
-		if !near(g.at(values), a.at(values)) {
+		if !isNear(g.valueAt(values), a.valueAt(values)) {
 			return false
 		}
 	}
@@ -356,17 +356,17 @@ func equal(g, a *node, loose bool) bool {
 
 // workedOut says that a number is written as a number: whole where it is whole, else as a decimal or a fraction in lowest terms.
 func workedOut(g *node, value *big.Rat) bool {
-	if !g.literal() {
+	if !g.isLiteral() {
 		return false
 	}
 	if value.IsInt() {
 		return g.op != divide && !(g.op == negate && g.kids[0].op == divide) && g.name != mixed
 	}
-	return g.reduced()
+	return g.isReduced()
 }
 
-// near compares to the last digits of a float64; what is no number is near nothing.
-func near(x, y complex128) bool {
+// isNear compares to the last digits of a float64; a NaN is near nothing.
+func isNear(x, y complex128) bool {
 	if cmplx.IsNaN(x) || cmplx.IsNaN(y) || cmplx.IsInf(x) || cmplx.IsInf(y) {
 		return false
 	}

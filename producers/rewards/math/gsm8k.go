@@ -68,11 +68,11 @@ type GSM8KReward struct{ cfg GSM8KConfig }
 func (r *GSM8KReward) Score(_ context.Context, ticket *schemas.Ticket, t *producers.Transcript) (producers.Score, error) {
 	given, ok := GSM8K(t.Answer, r.cfg.Method)
 	ok = ok && t.Stop == schemas.StopAnswer
-	right := ok && accepted(ticket, func(a string) bool { return given == strings.TrimSpace(a) })
+	right := ok && isAccepted(ticket, func(a string) bool { return given == strings.TrimSpace(a) })
 	if right {
-		return score(r.cfg.Score, 0, 0, true, true), nil
+		return newScore(r.cfg.Score, 0, 0, true, true), nil
 	}
-	return score(r.cfg.Score, 0, r.cfg.FormatScore, ok, false), nil
+	return newScore(r.cfg.Score, 0, r.cfg.FormatScore, ok, false), nil
 }
 
 // Ballot is the number in a text.

@@ -34,11 +34,11 @@ const (
 // maxExponent bounds the exponents that are worked out exactly.
 const maxExponent = 512
 
-// exact is the value of an expression of numbers alone, without roots; ok is false for any other.
-func (n *node) exact() (x *big.Rat, ok bool) {
+// exactValue returns the value of an expression of numbers alone, without roots; ok is false for any other.
+func (n *node) exactValue() (x *big.Rat, ok bool) {
 	var at []*big.Rat
 	for _, k := range n.kids {
-		x, ok := k.exact()
+		x, ok := k.exactValue()
 		if !ok {
 			return nil, false
 		}
@@ -93,8 +93,8 @@ func exactPower(base, exponent *big.Rat) (*big.Rat, bool) {
 	return new(big.Rat).SetFrac(top, bottom), true
 }
 
-// at is the value of an expression where its variables have values; NaN where it has none.
-func (n *node) at(values map[string]complex128) complex128 {
+// valueAt returns the value of an expression where its variables have values; NaN where it has none.
+func (n *node) valueAt(values map[string]complex128) complex128 {
 	if len(n.kids) == 0 {
 		switch n.op {
 		case number:
@@ -105,44 +105,45 @@ func (n *node) at(values map[string]complex128) complex128 {
 		}
 		return cmplx.NaN()
 	}
-	x := n.kids[0].at(values)
+	x := n.kids[0].valueAt(values)
 	switch n.op {
 	case add:
 		for _, k := range n.kids[1:] {
-			x += k.at(values)
+			x += k.valueAt(values)
 		}
 		return x
 	case negate:
 		return -x
 	case multiply:
 		for _, k := range n.kids[1:] {
-			x *= k.at(values)
+			x *= k.valueAt(values)
 		}
 		return x
 	case divide:
-		return x / n.kids[1].at(values)
+		return x / n.kids[1].valueAt(values)
 	case power:
-		return raised(x, n.kids[1].at(values))
+		return powerOf(x, n.kids[1].valueAt(values))
 	case root:
-		return rooted(x, n.kids[1].at(values))
+		return rootOf(x, n.kids[1].valueAt(values))
 	case factorial:
 		if imag(x) != 0 {
 			return cmplx.NaN()
 		}
 		return complex(math.Gamma(real(x)+1), 0)
 	}
-	return n.call(x, values)
+	return n.callFunction(x, values)
 }
 
-func raised(x, e complex128) complex128 {
+// powerOf returns x to the power e.
+func powerOf(x, e complex128) complex128 {
 	if imag(x) == 0 && imag(e) == 0 && (real(x) >= 0 || real(e) == math.Trunc(real(e))) {
 		return complex(math.Pow(real(x), real(e)), 0)
 	}
 	return cmplx.Pow(x, e)
 }
 
-// rooted is the real root of a real number where there is one.
-func rooted(x, by complex128) complex128 {
+// rootOf returns the real root of a real number where there is one.
+func rootOf(x, by complex128) complex128 {
 	switch {
 	case by == 2 && imag(x) == 0 && real(x) >= 0:
 		return complex(math.Sqrt(real(x)), 0)
@@ -151,7 +152,7 @@ func rooted(x, by complex128) complex128 {
 	case by == 3 && imag(x) == 0:
 		return complex(math.Cbrt(real(x)), 0)
 	}
-	return raised(x, 1/by)
+	return powerOf(x, 1/by)
 }
 
 // functions of one argument.
@@ -164,12 +165,13 @@ var functions = map[string]func(complex128) complex128{
 	"ceil":  func(x complex128) complex128 { return complex(math.Ceil(real(x)), 0) },
 }
 
-func (n *node) call(x complex128, values map[string]complex128) complex128 {
+// callFunction returns the value of a function at x.
+func (n *node) callFunction(x complex128, values map[string]complex128) complex128 {
 	switch n.name {
 	case "logbase": // of kids[0] to the base kids[1]
-		return cmplx.Log(x) / cmplx.Log(n.kids[1].at(values))
+		return cmplx.Log(x) / cmplx.Log(n.kids[1].valueAt(values))
 	case "binom":
-		k := n.kids[1].at(values)
+		k := n.kids[1].valueAt(values)
 		if imag(x) != 0 || imag(k) != 0 {
 			return cmplx.NaN()
 		}
@@ -178,32 +180,32 @@ func (n *node) call(x complex128, values map[string]complex128) complex128 {
 	return functions[n.name](x)
 }
 
-// variables gathers the names of an expression.
-func (n *node) variables(into map[string]bool) {
+// addVariables adds the names of an expression's variables.
+func (n *node) addVariables(into map[string]bool) {
 	if n.op == variable {
 		into[n.name] = true
 	}
 	for _, k := range n.kids {
-		k.variables(into)
+		k.addVariables(into)
 	}
 }
 
-// literal says that an expression is one number as numbers are written: with a sign, as a fraction of two whole numbers, as a mixed
+// isLiteral reports whether an expression is one number as numbers are written: with a sign, as a fraction of two whole numbers, as a mixed
 // number, or times a power of ten. It is a number that was worked out, and no sum that is left to do.
-func (n *node) literal() bool {
+func (n *node) isLiteral() bool {
 	switch n.op {
 	case number:
 		return true
 	case negate:
-		return n.kids[0].literal() && n.kids[0].op != negate
+		return n.kids[0].isLiteral() && n.kids[0].op != negate
 	case divide:
-		return whole(n.kids[0]) && whole(n.kids[1])
+		return isWhole(n.kids[0]) && isWhole(n.kids[1])
 	case add: // the parser makes one of a mixed number alone
 		return n.name == mixed
 	case multiply:
-		return len(n.kids) == 2 && n.kids[0].op == number && tenth(n.kids[1])
+		return len(n.kids) == 2 && n.kids[0].op == number && isPowerOfTen(n.kids[1])
 	case power:
-		return tenth(n)
+		return isPowerOfTen(n)
 	}
 	return false
 }
@@ -211,31 +213,32 @@ func (n *node) literal() bool {
 // mixed is the name of the sum that a mixed number is.
 const mixed = "mixed"
 
-func whole(n *node) bool {
+// isWhole reports whether an expression is a whole number.
+func isWhole(n *node) bool {
 	if n.op == negate {
 		n = n.kids[0]
 	}
 	return n.op == number && n.value.IsInt()
 }
 
-// tenth is a power of ten.
-func tenth(n *node) bool {
-	return n.op == power && n.kids[0].op == number && n.kids[0].value.Cmp(big.NewRat(10, 1)) == 0 && whole(n.kids[1])
+// isPowerOfTen reports whether an expression is a power of ten.
+func isPowerOfTen(n *node) bool {
+	return n.op == power && n.kids[0].op == number && n.kids[0].value.Cmp(big.NewRat(10, 1)) == 0 && isWhole(n.kids[1])
 }
 
-// reduced says that a fraction cannot be shortened, and is no whole number.
-func (n *node) reduced() bool {
+// isReduced reports whether a fraction cannot be shortened, and is no whole number.
+func (n *node) isReduced() bool {
 	if n.op == negate {
-		return n.kids[0].reduced()
+		return n.kids[0].isReduced()
 	}
 	if n.name == mixed {
-		return n.kids[1].reduced()
+		return n.kids[1].isReduced()
 	}
 	if n.op != divide {
 		return true
 	}
-	top, ok := n.kids[0].exact()
-	bottom, ok2 := n.kids[1].exact()
+	top, ok := n.kids[0].exactValue()
+	bottom, ok2 := n.kids[1].exactValue()
 	if !ok || !ok2 || bottom.Sign() == 0 {
 		return false
 	}

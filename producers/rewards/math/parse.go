@@ -12,8 +12,8 @@ var errSyntax = errors.New("not an expression")
 // maxTokens bounds an expression, and so how deep it is nested.
 const maxTokens = 400
 
-// tokens of an expression: numbers, names, commands without their backslash and signs.
-func scan(s string) ([]string, error) {
+// scanTokens returns the tokens of an expression: numbers, names, commands without their backslash, and signs.
+func scanTokens(s string) ([]string, error) {
 	var out []string
 	for i := 0; i < len(s); {
 		c := s[i]
@@ -22,12 +22,12 @@ func scan(s string) ([]string, error) {
 		case c == ' ' || c == '\t' || c == '\n' || c == '~':
 			i++
 			continue
-		case digit(c) || c == '.' && i+1 < len(s) && digit(s[i+1]):
-			for i < len(s) && digit(s[i]) {
+		case isDigit(c) || c == '.' && i+1 < len(s) && isDigit(s[i+1]):
+			for i < len(s) && isDigit(s[i]) {
 				i++
 			}
-			if i+1 < len(s) && s[i] == '.' && digit(s[i+1]) {
-				for i++; i < len(s) && digit(s[i]); i++ {
+			if i+1 < len(s) && s[i] == '.' && isDigit(s[i+1]) {
+				for i++; i < len(s) && isDigit(s[i]); i++ {
 				}
 			} else if i < len(s) && s[i] == '.' && i+1 == len(s) {
 				i++ // "5."
@@ -39,7 +39,7 @@ func scan(s string) ([]string, error) {
 			}
 		case c == '\\':
 			i++
-			for i < len(s) && letter(s[i]) {
+			for i < len(s) && isLetter(s[i]) {
 				i++
 			}
 			if i == from+1 {
@@ -48,8 +48,8 @@ func scan(s string) ([]string, error) {
 				}
 				i++
 			}
-		case letter(c):
-			for i < len(s) && letter(s[i]) {
+		case isLetter(c):
+			for i < len(s) && isLetter(s[i]) {
 				i++
 			}
 		case c < 0x80:
@@ -65,8 +65,11 @@ func scan(s string) ([]string, error) {
 	return out, nil
 }
 
-func digit(c byte) bool  { return c >= '0' && c <= '9' }
-func letter(c byte) bool { return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' }
+// isDigit reports whether a byte is an ASCII digit.
+func isDigit(c byte) bool { return c >= '0' && c <= '9' }
+
+// isLetter reports whether a byte is an ASCII letter.
+func isLetter(c byte) bool { return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' }
 
 // parser reads an expression by recursive descent.
 type parser struct {
@@ -75,30 +78,32 @@ type parser struct {
 	depth  int
 }
 
-// parse reads a whole expression.
-func parse(s string) (*node, error) {
-	tokens, err := scan(s)
+// parseExpression reads a whole expression.
+func parseExpression(s string) (*node, error) {
+	tokens, err := scanTokens(s)
 	if err != nil || len(tokens) == 0 {
 		return nil, errSyntax
 	}
 	p := &parser{tokens: tokens}
-	n, err := p.sum()
+	n, err := p.parseSum()
 	if err != nil || p.at < len(p.tokens) {
 		return nil, errSyntax
 	}
 	return n, nil
 }
 
-func (p *parser) peek() string {
+// peekToken returns the next token, "" at the end.
+func (p *parser) peekToken() string {
 	if p.at < len(p.tokens) {
 		return p.tokens[p.at]
 	}
 	return ""
 }
 
-func (p *parser) take(tokens ...string) bool {
+// takeToken takes the next token where it is one of tokens.
+func (p *parser) takeToken(tokens ...string) bool {
 	for _, t := range tokens {
-		if p.peek() == t {
+		if p.peekToken() == t {
 			p.at++
 			return true
 		}
@@ -106,7 +111,8 @@ func (p *parser) take(tokens ...string) bool {
 	return false
 }
 
-func (p *parser) sum() (*node, error) {
+// parseSum reads a sum.
+func (p *parser) parseSum() (*node, error) {
 	if p.depth++; p.depth > 60 {
 		return nil, errSyntax
 	}
@@ -116,9 +122,9 @@ func (p *parser) sum() (*node, error) {
 		minus := false
 		signs := 0
 		for {
-			if p.take("-") {
+			if p.takeToken("-") {
 				minus = !minus
-			} else if !p.take("+") {
+			} else if !p.takeToken("+") {
 				break
 			}
 			signs++
@@ -129,7 +135,7 @@ func (p *parser) sum() (*node, error) {
 		if signs > 1 && first || signs > 2 {
 			return nil, errSyntax
 		}
-		term, err := p.product()
+		term, err := p.parseProduct()
 		if err != nil {
 			return nil, err
 		}
@@ -144,32 +150,33 @@ func (p *parser) sum() (*node, error) {
 	return out, nil
 }
 
-func (p *parser) product() (*node, error) {
-	left, err := p.raised()
+// parseProduct reads a product.
+func (p *parser) parseProduct() (*node, error) {
+	left, err := p.parsePower()
 	if err != nil {
 		return nil, err
 	}
 	for {
 		switch {
-		case p.take("*", `\cdot`, `\times`, `\ast`):
-			right, err := p.signed()
+		case p.takeToken("*", `\cdot`, `\times`, `\ast`):
+			right, err := p.parseSigned()
 			if err != nil {
 				return nil, err
 			}
 			left = &node{op: multiply, kids: []*node{left, right}}
-		case p.take("/", `\div`, ":"):
-			right, err := p.signed()
+		case p.takeToken("/", `\div`, ":"):
+			right, err := p.parseSigned()
 			if err != nil {
 				return nil, err
 			}
 			left = &node{op: divide, kids: []*node{left, right}}
-		case p.begins():
-			next := p.peek()
-			right, err := p.raised()
+		case p.beginsFactor():
+			next := p.peekToken()
+			right, err := p.parsePower()
 			if err != nil {
 				return nil, err
 			}
-			left, err = beside(left, right, next)
+			left, err = joinFactors(left, right, next)
 			if err != nil {
 				return nil, err
 			}
@@ -179,58 +186,61 @@ func (p *parser) product() (*node, error) {
 	}
 }
 
-// beside is what two factors without a sign between them mean: a mixed number, or a product. Two numbers are neither.
-func beside(left, right *node, token string) (*node, error) {
-	if left.op == number && left.value.IsInt() && left.value.Sign() > 0 && right.op == divide && fraction(token) && whole(right.kids[0]) && whole(right.kids[1]) {
+// joinFactors returns the meaning of two factors without a sign between them: a mixed number, or a product. Two numbers are neither.
+func joinFactors(left, right *node, token string) (*node, error) {
+	if left.op == number && left.value.IsInt() && left.value.Sign() > 0 && right.op == divide && isFraction(token) && isWhole(right.kids[0]) && isWhole(right.kids[1]) {
 		return &node{op: add, kids: []*node{left, right}, name: mixed}, nil
 	}
-	if right.op == number || left.op == number && digit(token[0]) {
+	if right.op == number || left.op == number && isDigit(token[0]) {
 		return nil, errSyntax
 	}
 	return &node{op: multiply, kids: []*node{left, right}}, nil
 }
 
-func fraction(token string) bool {
+// isFraction reports whether a token is a command for a fraction.
+func isFraction(token string) bool {
 	return token == `\frac` || token == `\dfrac` || token == `\tfrac` || token == `\cfrac`
 }
 
-func (p *parser) signed() (*node, error) {
-	if p.take("-") {
-		n, err := p.raised()
+// parseSigned reads a factor with its signs.
+func (p *parser) parseSigned() (*node, error) {
+	if p.takeToken("-") {
+		n, err := p.parsePower()
 		return &node{op: negate, kids: []*node{n}}, err
 	}
-	p.take("+")
-	return p.raised()
+	p.takeToken("+")
+	return p.parsePower()
 }
 
-// begins says whether a factor comes next.
-func (p *parser) begins() bool {
-	t := p.peek()
+// beginsFactor reports whether a factor comes next.
+func (p *parser) beginsFactor() bool {
+	t := p.peekToken()
 	if t == "" {
 		return false
 	}
 	if _, ok := commands[t]; ok {
 		return true
 	}
-	return digit(t[0]) || t[0] == '.' || letter(t[0]) || t == "(" || t == "[" || fraction(t) || t == `\sqrt` || t == `\binom` || t == `\lfloor` || t == `\lceil`
+	return isDigit(t[0]) || t[0] == '.' || isLetter(t[0]) || t == "(" || t == "[" || isFraction(t) || t == `\sqrt` || t == `\binom` || t == `\lfloor` || t == `\lceil`
 }
 
-func (p *parser) raised() (*node, error) {
-	base, err := p.factor()
+// parsePower reads a factor with its exponent.
+func (p *parser) parsePower() (*node, error) {
+	base, err := p.parseFactor()
 	if err != nil {
 		return nil, err
 	}
 	for {
 		switch {
-		case p.take("!"):
+		case p.takeToken("!"):
 			base = &node{op: factorial, kids: []*node{base}}
-		case p.take("^"):
-			e, err := p.argument()
+		case p.takeToken("^"):
+			e, err := p.parseArgument()
 			if err != nil {
 				return nil, err
 			}
 			return &node{op: power, kids: []*node{base, e}}, nil
-		case p.peek() == "_":
+		case p.peekToken() == "_":
 			return nil, errSyntax // a base of digits, which is compared as text
 		default:
 			return base, nil
@@ -238,21 +248,21 @@ func (p *parser) raised() (*node, error) {
 	}
 }
 
-// argument is what a command or an exponent takes: a group, or one token.
-func (p *parser) argument() (*node, error) {
-	if p.peek() == "{" || p.peek() == "(" {
-		return p.factor()
+// parseArgument reads the argument of a command or an exponent: a group, or one token.
+func (p *parser) parseArgument() (*node, error) {
+	if p.peekToken() == "{" || p.peekToken() == "(" {
+		return p.parseFactor()
 	}
-	if p.take("-") {
-		n, err := p.argument()
+	if p.takeToken("-") {
+		n, err := p.parseArgument()
 		return &node{op: negate, kids: []*node{n}}, err
 	}
-	t := p.peek()
-	if len(t) > 1 && (digit(t[0]) || letter(t[0])) && !strings.Contains(t, ".") {
+	t := p.peekToken()
+	if len(t) > 1 && (isDigit(t[0]) || isLetter(t[0])) && !strings.Contains(t, ".") {
 		p.tokens[p.at] = t[1:] // \frac12, \sqrt3x, x^2y: one character
-		return atom(t[:1])
+		return parseAtom(t[:1])
 	}
-	return p.factor()
+	return p.parseFactor()
 }
 
 // commands are names that stand for a value.
@@ -263,8 +273,9 @@ var commands = map[string]string{
 	`\arcsin`: "arcsin", `\arccos`: "arccos", `\arctan`: "arctan", `\sinh`: "sinh", `\cosh`: "cosh", `\tanh`: "tanh",
 }
 
-func atom(t string) (*node, error) {
-	if digit(t[0]) || t[0] == '.' {
+// parseAtom reads a number or a variable.
+func parseAtom(t string) (*node, error) {
+	if isDigit(t[0]) || t[0] == '.' {
 		x, ok := new(big.Rat).SetString(t)
 		if !ok || len(t) > 200 {
 			return nil, errSyntax
@@ -277,42 +288,44 @@ func atom(t string) (*node, error) {
 	return &node{op: variable, name: t}, nil
 }
 
-func (p *parser) factor() (*node, error) {
+// parseFactor reads a factor.
+func (p *parser) parseFactor() (*node, error) {
 	if p.depth++; p.depth > 60 {
 		return nil, errSyntax
 	}
 	defer func() { p.depth-- }()
-	t := p.peek()
+	t := p.peekToken()
 	if t == "" {
 		return nil, errSyntax
 	}
 	p.at++
 	switch {
-	case digit(t[0]) || t[0] == '.':
-		return atom(t)
+	case isDigit(t[0]) || t[0] == '.':
+		return parseAtom(t)
 	case t == "(" || t == "{" || t == "[":
-		return p.closed(map[string]string{"(": ")", "{": "}", "[": "]"}[t], "")
+		return p.parseClosed(map[string]string{"(": ")", "{": "}", "[": "]"}[t], "")
 	case t == `\lfloor`:
-		return p.closed(`\rfloor`, "floor")
+		return p.parseClosed(`\rfloor`, "floor")
 	case t == `\lceil`:
-		return p.closed(`\rceil`, "ceil")
+		return p.parseClosed(`\rceil`, "ceil")
 	case t == "|":
-		return p.closed("|", "abs")
-	case fraction(t), t == `\binom`:
-		return p.two(t)
+		return p.parseClosed("|", "abs")
+	case isFraction(t), t == `\binom`:
+		return p.parseTwoArguments(t)
 	case t == `\sqrt` || t == "sqrt":
-		return p.root()
+		return p.parseRoot()
 	case commands[t] != "":
-		return p.named(commands[t])
-	case letter(t[0]):
-		return p.word(t)
+		return p.parseNamed(commands[t])
+	case isLetter(t[0]):
+		return p.parseWord(t)
 	}
 	return nil, errSyntax
 }
 
-func (p *parser) closed(by, name string) (*node, error) {
-	n, err := p.sum()
-	if err != nil || !p.take(by) {
+// parseClosed reads an expression up to its closing bracket.
+func (p *parser) parseClosed(by, name string) (*node, error) {
+	n, err := p.parseSum()
+	if err != nil || !p.takeToken(by) {
 		return nil, errSyntax
 	}
 	if name != "" {
@@ -321,12 +334,13 @@ func (p *parser) closed(by, name string) (*node, error) {
 	return n, nil
 }
 
-func (p *parser) two(t string) (*node, error) {
-	top, err := p.argument()
+// parseTwoArguments reads a command with two arguments.
+func (p *parser) parseTwoArguments(t string) (*node, error) {
+	top, err := p.parseArgument()
 	if err != nil {
 		return nil, err
 	}
-	bottom, err := p.argument()
+	bottom, err := p.parseArgument()
 	if err != nil {
 		return nil, err
 	}
@@ -336,40 +350,41 @@ func (p *parser) two(t string) (*node, error) {
 	return &node{op: divide, kids: []*node{top, bottom}}, nil
 }
 
-func (p *parser) root() (*node, error) {
+// parseRoot reads a root.
+func (p *parser) parseRoot() (*node, error) {
 	by := &node{op: number, value: big.NewRat(2, 1)}
-	if p.take("[") {
+	if p.takeToken("[") {
 		var err error
-		if by, err = p.closed("]", ""); err != nil {
+		if by, err = p.parseClosed("]", ""); err != nil {
 			return nil, err
 		}
 	}
-	n, err := p.argument()
+	n, err := p.parseArgument()
 	return &node{op: root, kids: []*node{n, by}}, err
 }
 
-// named is a constant, a variable or a function with its argument.
-func (p *parser) named(name string) (*node, error) {
+// parseNamed reads a constant, a variable or a function with its argument.
+func (p *parser) parseNamed(name string) (*node, error) {
 	if functions[name] == nil {
-		return atom(name)
+		return parseAtom(name)
 	}
 	var base, exponent *node
 	var err error
-	if name == "log" && p.take("_") {
-		if base, err = p.argument(); err != nil {
+	if name == "log" && p.takeToken("_") {
+		if base, err = p.parseArgument(); err != nil {
 			return nil, err
 		}
 	}
-	if p.take("^") {
-		if exponent, err = p.argument(); err != nil {
+	if p.takeToken("^") {
+		if exponent, err = p.parseArgument(); err != nil {
 			return nil, err
 		}
 	}
 	var of *node
-	if p.peek() == "(" || p.peek() == "{" {
-		of, err = p.factor()
+	if p.peekToken() == "(" || p.peekToken() == "{" {
+		of, err = p.parseFactor()
 	} else {
-		of, err = p.raised()
+		of, err = p.parsePower()
 	}
 	if err != nil {
 		return nil, err
@@ -384,24 +399,24 @@ func (p *parser) named(name string) (*node, error) {
 	return out, nil
 }
 
-// word is a name that is written out, or a product of variables of a letter each.
-func (p *parser) word(t string) (*node, error) {
+// parseWord reads a name that is written out, or a product of variables of a letter each.
+func (p *parser) parseWord(t string) (*node, error) {
 	switch t {
 	case "pi", "infty":
-		return atom(t)
+		return parseAtom(t)
 	case "inf", "infinity", "oo":
-		return atom("infty")
+		return parseAtom("infty")
 	}
-	if functions[t] != nil && t != "abs" || t == "abs" && p.peek() == "(" {
-		return p.named(t)
+	if functions[t] != nil && t != "abs" || t == "abs" && p.peekToken() == "(" {
+		return p.parseNamed(t)
 	}
 	if len(t) > 4 {
 		return nil, errSyntax // a word of a language
 	}
-	out, err := atom(t[:1])
+	out, err := parseAtom(t[:1])
 	for i := 1; i < len(t) && err == nil; i++ {
 		var next *node
-		next, err = atom(t[i : i+1])
+		next, err = parseAtom(t[i : i+1])
 		out = &node{op: multiply, kids: []*node{out, next}}
 	}
 	return out, err

@@ -56,8 +56,8 @@ func (c Config) Validate() error {
 
 var after = regexp.MustCompile(`(?i)(?:answer is|answer\s*:|####)\s*:?`)
 
-// Extract is the answer in a text; ok is false where there is none.
-func (c Config) extract(text string) (answer string, ok bool) {
+// extractAnswer returns the answer in a text; ok is false where there is none.
+func (c Config) extractAnswer(text string) (answer string, ok bool) {
 	if c.Extract != ExtractWhole {
 		if boxed, ok := data.LastBoxed(text); ok || c.Extract == ExtractBoxed {
 			return boxed, ok && strings.TrimSpace(boxed) != ""
@@ -85,14 +85,14 @@ func New(cfg Config) (*Reward, error) {
 func (r *Reward) Score(_ context.Context, ticket *schemas.Ticket, t *producers.Transcript) (producers.Score, error) {
 	given, ok := "", false
 	if t.Stop == schemas.StopAnswer {
-		given, ok = r.cfg.extract(t.Answer)
+		given, ok = r.cfg.extractAnswer(t.Answer)
 	}
-	return score(r.cfg.Correct, r.cfg.Wrong, r.cfg.Format, ok, ok && accepted(ticket, func(a string) bool { return Options{Loose: r.cfg.Loose}.Equal(given, a) })), nil
+	return newScore(r.cfg.Correct, r.cfg.Wrong, r.cfg.Format, ok, ok && isAccepted(ticket, func(a string) bool { return Options{Loose: r.cfg.Loose}.Equal(given, a) })), nil
 }
 
 // Ballot is the answer in a text.
 func (r *Reward) Ballot(text string) string {
-	answer, ok := r.cfg.extract(text)
+	answer, ok := r.cfg.extractAnswer(text)
 	if !ok {
 		return ""
 	}
@@ -105,11 +105,13 @@ func (r *Reward) Same(a, b string) bool {
 	return len(a) <= maxAnswer && len(b) <= maxAnswer && o.Equal(a, b) && o.Equal(b, a)
 }
 
-func accepted(ticket *schemas.Ticket, same func(string) bool) bool {
+// isAccepted reports whether an accepted answer of the ticket is the same.
+func isAccepted(ticket *schemas.Ticket, same func(string) bool) bool {
 	return slices.ContainsFunc(ticket.Prompt.Answers, same)
 }
 
-func score(correct, wrong, format float64, there, right bool) producers.Score {
+// newScore returns the score of an answer that is there, right or wrong.
+func newScore(correct, wrong, format float64, there, right bool) producers.Score {
 	out := producers.Score{Total: wrong, Components: map[string]float64{producers.ComponentExactMatch: 0, ComponentFormat: 0}}
 	if right {
 		out.Total, out.Components[producers.ComponentExactMatch] = correct, 1

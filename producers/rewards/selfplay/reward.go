@@ -93,15 +93,15 @@ func (r *Reward) Score(_ context.Context, ticket *schemas.Ticket, t *producers.T
 	agents[selfplay.Proposer] = r.cfg.Invalid
 	if valid == 1 {
 		solved = right / solvers
-		agents[selfplay.Proposer] = r.proposer(solved)
+		agents[selfplay.Proposer] = r.proposerScore(solved)
 	}
 	return producers.Score{Total: solved, Agents: agents, Components: map[string]float64{
 		producers.ComponentExactMatch: solved, ComponentAsked: asked, ComponentValid: valid, ComponentSolved: solved,
 	}}, nil
 }
 
-// proposer is what a valid question is worth that a share of the solvers answered rightly.
-func (r *Reward) proposer(solved float64) float64 {
+// proposerScore returns the reward of a valid question that a share of the solvers answered rightly.
+func (r *Reward) proposerScore(solved float64) float64 {
 	if r.cfg.Proposer == ByUncertainty {
 		return 4 * solved * (1 - solved)
 	}

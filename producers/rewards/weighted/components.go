@@ -21,13 +21,13 @@ const (
 // component scores one thing about a finished episode.
 type component func(t *producers.Transcript, golds []string) float64
 
-// components are all that the configuration can weigh, by name.
-func (c Config) components() map[string]component {
+// weighableComponents returns all components that the configuration can weigh, by name.
+func (c Config) weighableComponents() map[string]component {
 	normalize := rewards.Normalizers()[c.Normalizer]
 	// An answer that normalises to nothing matches nothing.
 	matched := func(score func(answer string, golds []string) float64) component {
 		return func(t *producers.Transcript, golds []string) float64 {
-			if !answered(t) || normalize(t.Answer) == "" {
+			if !hasAnswer(t) || normalize(t.Answer) == "" {
 				return 0
 			}
 			return score(t.Answer, golds)
@@ -44,15 +44,15 @@ func (c Config) components() map[string]component {
 			return rewards.F1(normalize, answer, golds, false)
 		}),
 		ComponentAnswered: func(t *producers.Transcript, _ []string) float64 {
-			if answered(t) {
+			if hasAnswer(t) {
 				return 1
 			}
 			return 0
 		},
-		ComponentFormat:        func(t *producers.Transcript, _ []string) float64 { return format(t) },
+		ComponentFormat:        func(t *producers.Transcript, _ []string) float64 { return formatShare(t) },
 		ComponentCodeExecution: func(t *producers.Transcript, _ []string) float64 { return codeExecution(t) },
 		ComponentLength: func(t *producers.Transcript, _ []string) float64 {
-			return c.LengthTarget.Reward(strings.Join(sampled(t), " "))
+			return c.LengthTarget.Reward(strings.Join(sampledTexts(t), " "))
 		},
 	}
 	for name, score := range rewards.Scorers() {
@@ -61,11 +61,11 @@ func (c Config) components() map[string]component {
 	return all
 }
 
-// answered says whether an episode has an answer: only one that stopped with it does.
-func answered(t *producers.Transcript) bool { return t.Stop == schemas.StopAnswer && t.Answer != "" }
+// hasAnswer reports whether an episode has an answer: only an episode that stopped with an answer does.
+func hasAnswer(t *producers.Transcript) bool { return t.Stop == schemas.StopAnswer && t.Answer != "" }
 
-// format is the share of an episode's turns that called a tool or answered.
-func format(t *producers.Transcript) float64 {
+// formatShare returns the share of an episode's turns that called a tool or answered.
+func formatShare(t *producers.Transcript) float64 {
 	if len(t.Turns) == 0 {
 		return 0
 	}
@@ -75,7 +75,7 @@ func format(t *producers.Transcript) float64 {
 			acted++
 		}
 	}
-	if answered(t) {
+	if hasAnswer(t) {
 		acted++
 	}
 	return min(1, float64(acted)/float64(len(t.Turns)))
@@ -101,8 +101,8 @@ func codeExecution(t *producers.Transcript) float64 {
 	return total
 }
 
-// sampled is what the policy wrote, turn by turn.
-func sampled(t *producers.Transcript) []string {
+// sampledTexts returns the policy's text, turn by turn.
+func sampledTexts(t *producers.Transcript) []string {
 	texts := make([]string, len(t.Turns))
 	for i, turn := range t.Turns {
 		texts[i] = turn.Text

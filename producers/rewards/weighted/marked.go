@@ -25,16 +25,16 @@ func textWithMarks(t *producers.Transcript) string {
 		case p.Control && !p.Sampled, p.Last && p.Control && !slices.Contains(foundMarks(), p.Text):
 			b.WriteString(p.Text)
 		case p.Sampled:
-			b.WriteString(disarmed(p.Text, slices.Concat(turnMarks(), foundMarks())))
+			b.WriteString(disarmMarks(p.Text, slices.Concat(turnMarks(), foundMarks())))
 		default:
-			b.WriteString(disarmed(p.Text, turnMarks()))
+			b.WriteString(disarmMarks(p.Text, turnMarks()))
 		}
 	}
 	return b.String()
 }
 
-// disarmed is a text with a space behind the first character of each mark.
-func disarmed(text string, marks []string) string {
+// disarmMarks returns a text with a space behind the first character of each mark.
+func disarmMarks(text string, marks []string) string {
 	for _, mark := range marks {
 		text = strings.ReplaceAll(text, mark, mark[:1]+" "+mark[1:])
 	}

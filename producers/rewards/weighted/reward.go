@@ -57,7 +57,7 @@ func DefaultConfig() Config {
 
 // Validate reports every fault.
 func (c Config) Validate() error {
-	known := c.components()
+	known := c.weighableComponents()
 	var faults []error
 	of := func(section string, weights map[string]float64, known map[string]component) {
 		for _, name := range slices.Sorted(maps.Keys(weights)) {
@@ -68,7 +68,7 @@ func (c Config) Validate() error {
 			faults = append(faults, check.Section(section, fault))
 		}
 	}
-	of("", c.own(), known)
+	of("", c.ownWeights(), known)
 	published := maps.Clone(known)
 	maps.DeleteFunc(published, func(name string, _ component) bool { return rewards.Scorers()[name] == nil })
 	of("published", c.Published, published)
@@ -83,8 +83,8 @@ func (c Config) Validate() error {
 	)
 }
 
-// own are the weights that have keys of their own.
-func (c Config) own() map[string]float64 {
+// ownWeights returns the weights that have keys of their own.
+func (c Config) ownWeights() map[string]float64 {
 	return map[string]float64{
 		producers.ComponentExactMatch: c.ExactMatch, ComponentSubstringMatch: c.SubstringMatch, ComponentF1: c.F1,
 		ComponentAnswered: c.Answered, ComponentFormat: c.Format, ComponentCodeExecution: c.CodeExecution, ComponentLength: c.Length,
@@ -107,17 +107,17 @@ func New(cfg Config) (*Reward, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("reward: %w", err)
 	}
-	weights := cfg.own()
+	weights := cfg.ownWeights()
 	maps.Copy(weights, cfg.Published)
-	r := &Reward{components: cfg.components(), weights: computed(weights), bySource: map[string]map[string]float64{}, shape: cfg.Shape, normalize: rewards.Normalizers()[cfg.Normalizer]}
+	r := &Reward{components: cfg.weighableComponents(), weights: computedWeights(weights), bySource: map[string]map[string]float64{}, shape: cfg.Shape, normalize: rewards.Normalizers()[cfg.Normalizer]}
 	for source, weights := range cfg.BySource {
-		r.bySource[source] = computed(weights)
+		r.bySource[source] = computedWeights(weights)
 	}
 	return r, nil
 }
 
-// computed leaves out what weighs nothing, but for what people compare runs by.
-func computed(weights map[string]float64) map[string]float64 {
+// computedWeights leaves out the components without a weight, but for those that people compare runs by.
+func computedWeights(weights map[string]float64) map[string]float64 {
 	out := map[string]float64{producers.ComponentExactMatch: 0, ComponentAnswered: 0}
 	for name, weight := range weights {
 		if weight != 0 {

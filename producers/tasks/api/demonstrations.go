@@ -41,49 +41,53 @@ type script struct {
 	names []string
 }
 
-// asked draws what a demonstration answers: in two cases of three a nested question, whose code is harder to copy.
-func (s script) asked(rng *rand.Rand) question { return ask(rng, s.names, rng.IntN(3) > 0) }
+// drawQuestion draws the question of a demonstration: in two cases of three a nested question, whose code is harder to copy.
+func (s script) drawQuestion(rng *rand.Rand) question {
+	return drawQuestion(rng, s.names, rng.IntN(3) > 0)
+}
 
-// made is the i-th demonstration.
-func (s script) made(i uint64) tasks.Demonstration {
+// demonstrationAt returns the i-th demonstration.
+func (s script) demonstrationAt(i uint64) tasks.Demonstration {
 	rng := rand.New(rand.NewPCG(s.cfg.Seed, i))
-	q := s.asked(rng)
-	d := tasks.Demonstration{Question: q.text()}
+	q := s.drawQuestion(rng)
+	d := tasks.Demonstration{Question: q.questionText()}
 	add := func(cell, output string) { d.Steps = append(d.Steps, tasks.Step{Arguments: cell, Result: output}) }
 	if rng.Float64() < s.cfg.Guess {
-		inner, outer := draw(rng, q.inner().Name), draw(rng, q.outer().Name)
-		cell := submit(q.code(inner, outer))
-		failed := q.fails(inner, outer)
+		inner, outer := drawSignature(rng, q.innerSignature().Name), drawSignature(rng, q.outerSignature().Name)
+		cell := submitCall(q.answerCode(inner, outer))
+		failed := q.failureText(inner, outer)
 		if failed == "" { // the guess was accepted, right or not
 			add(cell, "")
 			return d
 		}
 		add(cell, failed)
 		if rng.Float64() < s.cfg.GiveUp {
-			add(submit("0"), "")
+			add(submitCall("0"), "")
 			return d
 		}
 	}
-	add(fmt.Sprintf("%s ( %s )", helpName, q.inner().Name), q.inner().help())
-	inner, outer := q.inner(), q.outer()
+	add(fmt.Sprintf("%s ( %s )", helpName, q.innerSignature().Name), q.innerSignature().helpText())
+	inner, outer := q.innerSignature(), q.outerSignature()
 	if q.nested {
-		add(fmt.Sprintf("%s ( %s )", helpName, outer.Name), outer.help())
+		add(fmt.Sprintf("%s ( %s )", helpName, outer.Name), outer.helpText())
 		if rng.Float64() < s.cfg.WrongNested {
 			if rng.IntN(2) == 0 {
-				inner = draw(rng, inner.Name)
+				inner = drawSignature(rng, inner.Name)
 			} else {
-				outer = draw(rng, outer.Name)
+				outer = drawSignature(rng, outer.Name)
 			}
 		}
 	}
-	add(submit(q.code(inner, outer)), "")
+	add(submitCall(q.answerCode(inner, outer)), "")
 	return d
 }
 
-func submit(code string) string { return fmt.Sprintf("submit ( %s )", code) }
+// submitCall returns the cell that submits the value of an expression.
+func submitCall(code string) string { return fmt.Sprintf("submit ( %s )", code) }
 
-// fails is what the cell shows when the functions are called by these signatures; "" where they take it. An inner function is called first.
-func (q question) fails(inner, outer signature) string {
+// failureText returns the output of the cell when the functions are called by these signatures; "" where they take it. An inner function is
+// called first.
+func (q question) failureText(inner, outer signature) string {
 	used := []signature{inner, outer}
 	for i, right := range q.world.Functions {
 		used := used[i]

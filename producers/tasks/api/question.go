@@ -48,53 +48,58 @@ type question struct {
 // numbers are below: each is one word of the vocabulary.
 const numbers = 100
 
-// ask draws a question about functions of these names.
-func ask(rng *rand.Rand, names []string, nested bool) question {
+// drawQuestion draws a question about functions of these names.
+func drawQuestion(rng *rand.Rand, names []string, nested bool) question {
 	q := question{
-		world: world{Key: rng.Uint64() >> 1, Functions: []signature{draw(rng, names[rng.IntN(len(names))])}},
+		world: world{Key: rng.Uint64() >> 1, Functions: []signature{drawSignature(rng, names[rng.IntN(len(names))])}},
 		first: rng.Int64N(numbers), second: rng.Int64N(numbers), third: rng.Int64N(numbers), nested: nested,
 	}
 	for q.second == q.first {
 		q.second = rng.Int64N(numbers) // the order of equal numbers could not be told
 	}
 	for nested && len(q.world.Functions) < 2 {
-		if outer := draw(rng, names[rng.IntN(len(names))]); outer.Name != q.inner().Name {
+		if outer := drawSignature(rng, names[rng.IntN(len(names))]); outer.Name != q.innerSignature().Name {
 			q.world.Functions = append(q.world.Functions, outer)
 		}
 	}
 	return q
 }
 
-func (q question) inner() signature { return q.world.Functions[0] }
-func (q question) outer() signature { return q.world.Functions[len(q.world.Functions)-1] }
+// innerSignature returns the signature of the inner function.
+func (q question) innerSignature() signature { return q.world.Functions[0] }
 
-func (q question) text() string {
-	asked := fmt.Sprintf("%d %s %d", q.first, q.inner().Name, q.second)
+// outerSignature returns the signature of the outer function.
+func (q question) outerSignature() signature { return q.world.Functions[len(q.world.Functions)-1] }
+
+// questionText returns the question as the policy reads it.
+func (q question) questionText() string {
+	asked := fmt.Sprintf("%d %s %d", q.first, q.innerSignature().Name, q.second)
 	if q.nested {
-		asked = fmt.Sprintf("( %s ) %s %d", asked, q.outer().Name, q.third)
+		asked = fmt.Sprintf("( %s ) %s %d", asked, q.outerSignature().Name, q.third)
 	}
 	return asked + " ?"
 }
 
-// code is the expression that has the answer, by signatures that may be wrong.
-func (q question) code(inner, outer signature) string {
-	made := inner.call(strconv.FormatInt(q.first, 10), strconv.FormatInt(q.second, 10))
+// answerCode returns the expression that has the answer, by signatures that may be wrong.
+func (q question) answerCode(inner, outer signature) string {
+	made := inner.rightCall(strconv.FormatInt(q.first, 10), strconv.FormatInt(q.second, 10))
 	if q.nested {
-		made = outer.call(made, strconv.FormatInt(q.third, 10))
+		made = outer.rightCall(made, strconv.FormatInt(q.third, 10))
 	}
 	return made
 }
 
-func (q question) answer() string {
-	v := q.inner().value(q.world.Key, q.first, q.second)
+// rightAnswer returns the accepted answer.
+func (q question) rightAnswer() string {
+	v := q.innerSignature().valueOf(q.world.Key, q.first, q.second)
 	if q.nested {
-		v = q.outer().value(q.world.Key, v, q.third)
+		v = q.outerSignature().valueOf(q.world.Key, v, q.third)
 	}
 	return strconv.FormatInt(v, 10)
 }
 
-// prompt is the question as tickets carry it.
-func (q question) prompt(id string) schemas.Prompt {
+// newPrompt returns the question as tickets carry it.
+func (q question) newPrompt(id string) schemas.Prompt {
 	data, err := json.Marshal(q.world)
 	if err != nil {
 		panic(err) // numbers and words are always written
@@ -103,16 +108,16 @@ func (q question) prompt(id string) schemas.Prompt {
 	if q.nested {
 		source = Nested
 	}
-	return schemas.Prompt{ID: id, Text: q.text(), Answers: []string{q.answer()}, Source: source, World: data}
+	return schemas.Prompt{ID: id, Text: q.questionText(), Answers: []string{q.rightAnswer()}, Source: source, World: data}
 }
 
-// questions draws those of a split, as many of each source.
-func questions(seed uint64, split tasks.Split, names []string, count int) []schemas.Prompt {
+// drawQuestions draws the questions of a split, as many of each source.
+func drawQuestions(seed uint64, split tasks.Split, names []string, count int) []schemas.Prompt {
 	rng := rand.New(rand.NewPCG(seed, uint64(len(split))<<32|uint64(split[0])))
 	var out []schemas.Prompt
 	for i := range count {
 		for _, source := range Sources() {
-			out = append(out, ask(rng, names, source == Nested).prompt(fmt.Sprintf("%s/%s/%s/%d", Name, split, source, i)))
+			out = append(out, drawQuestion(rng, names, source == Nested).newPrompt(fmt.Sprintf("%s/%s/%s/%d", Name, split, source, i)))
 		}
 	}
 	return out

@@ -17,13 +17,13 @@ type signature struct {
 	Twice   bool   `json:"twice"`
 }
 
-// draw makes a signature.
-func draw(rng *rand.Rand, name string) signature {
+// drawSignature draws a signature.
+func drawSignature(rng *rand.Rand, name string) signature {
 	return signature{Name: name, Swapped: rng.IntN(2) == 0, Word: materials[rng.IntN(len(materials))], Twice: rng.IntN(2) == 0}
 }
 
-// help is what help ( name ) says.
-func (s signature) help() string {
+// helpText returns the output of help ( name ).
+func (s signature) helpText() string {
 	order, times := "the first , the second", "once"
 	if s.Swapped {
 		order = "the second , the first"
@@ -34,8 +34,8 @@ func (s signature) help() string {
 	return fmt.Sprintf("%s takes %s and %s , %s .", s.Name, order, s.Word, times)
 }
 
-// call is how the function is called right.
-func (s signature) call(first, second string) string {
+// rightCall returns a right call of the function.
+func (s signature) rightCall(first, second string) string {
 	if s.Swapped {
 		first, second = second, first
 	}
@@ -49,22 +49,24 @@ func (s signature) call(first, second string) string {
 // results is what a function returns are below.
 const results = 1_000_000
 
-// hashed is the value of an operation on two numbers. Both are hashed with the name and the key of the question, so that no value can be
-// computed without the function.
-func hashed(key uint64, name string, first, second int64) int64 {
+// hashOperation returns the value of an operation on two numbers. Both are hashed with the name and the key of the question, so that no
+// value can be computed without the function.
+func hashOperation(key uint64, name string, first, second int64) int64 {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%d %s %d %d", key, name, first, second) // it never fails
 	return int64(h.Sum64() % results)
 }
 
-// again is the value of a result that goes through the function once more.
-func again(key uint64, name string, result int64) int64 { return hashed(key, name, result, -1) }
+// hashAgain returns the value of a result that goes through the function once more.
+func hashAgain(key uint64, name string, result int64) int64 {
+	return hashOperation(key, name, result, -1)
+}
 
-// value is what the question's operation is worth: the function called as its signature says.
-func (s signature) value(key uint64, first, second int64) int64 {
-	v := hashed(key, s.Name, first, second)
+// valueOf returns the value of the question's operation: the function called as its signature says.
+func (s signature) valueOf(key uint64, first, second int64) int64 {
+	v := hashOperation(key, s.Name, first, second)
 	if s.Twice {
-		v = again(key, s.Name, v)
+		v = hashAgain(key, s.Name, v)
 	}
 	return v
 }
@@ -74,8 +76,8 @@ var materials = []string{
 	"tin", "oak", "wax", "salt", "silk", "clay", "jade", "wool", "zinc", "lime", "rope", "coal", "moss", "flax", "horn", "pine", "rust", "sand", "tar", "yarn",
 }
 
-// names are what functions are called: syllables that mean nothing, and no word of the language.
-func names(n int) []string {
+// functionNames returns names of functions: syllables that mean nothing, and no word of the language.
+func functionNames(n int) []string {
 	rng := rand.New(rand.NewPCG(19, 0))
 	onset := []string{"b", "d", "f", "g", "k", "l", "m", "n", "p", "r", "s", "t", "v", "z", "br", "dr", "fl", "gr", "kl", "pl", "sn", "tr"}
 	vowel := []string{"a", "e", "i", "o", "u"}

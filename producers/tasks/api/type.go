@@ -65,18 +65,18 @@ const (
 
 // openTask makes the task. Names are divided by split; the demonstrations use all of them, in worlds that are made up.
 func openTask(_ context.Context, cfg Config, o tasks.Opening) (*tasks.Setup, error) {
-	all := shuffled(cfg.Seed)
+	all := shuffledNames(cfg.Seed)
 	data := &tasks.Dataset{Name: o.Name, Questions: map[tasks.Split][]schemas.Prompt{
-		tasks.Validation: questions(cfg.Seed, tasks.Validation, all[:heldOutNames], cfg.HeldOut),
-		tasks.Test:       questions(cfg.Seed, tasks.Test, all[heldOutNames:2*heldOutNames], cfg.HeldOut),
-		tasks.Train:      questions(cfg.Seed, tasks.Train, all[2*heldOutNames:], cfg.Questions),
+		tasks.Validation: drawQuestions(cfg.Seed, tasks.Validation, all[:heldOutNames], cfg.HeldOut),
+		tasks.Test:       drawQuestions(cfg.Seed, tasks.Test, all[heldOutNames:2*heldOutNames], cfg.HeldOut),
+		tasks.Train:      drawQuestions(cfg.Seed, tasks.Train, all[2*heldOutNames:], cfg.Questions),
 	}}
 	if err := data.Validate(); err != nil {
 		return nil, err
 	}
 	s := &tasks.Setup{
 		Data: data, Tokenizer: o.Tokenizer, Worlds: []tasks.World{functions{cfg.Help}}, About: About, Phrase: tasks.AsQuestion,
-		Demonstrations: tasks.NewScripted(script{cfg.Demo, all}.made),
+		Demonstrations: tasks.NewScripted(script{cfg.Demo, all}.demonstrationAt),
 		HeldOut:        " about functions\nthat no training question names",
 	}
 	if s.Tokenizer == nil {
@@ -89,9 +89,9 @@ func openTask(_ context.Context, cfg Config, o tasks.Opening) (*tasks.Setup, err
 	return s, nil
 }
 
-// shuffled are the names in an order of the seed's.
-func shuffled(seed uint64) []string {
-	all := names(nameCount)
+// shuffledNames returns the names in an order of the seed's.
+func shuffledNames(seed uint64) []string {
+	all := functionNames(nameCount)
 	rng := rand.New(rand.NewPCG(seed, 7))
 	rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	return all

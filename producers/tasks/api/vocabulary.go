@@ -25,11 +25,12 @@ func newTokenizer(names []string, further []string) (*tokenizer.Tokenizer, error
 	}
 	return tokenizer.New(tokenizer.Config{
 		Special: append([]string{tasks.TokenPad, tasks.TokenUnknown, tasks.TokenBegin}, notebook.Tags()...),
-		Words:   distinct(words), Unknown: tasks.TokenUnknown, Lowercase: true,
+		Words:   distinctWords(words), Unknown: tasks.TokenUnknown, Lowercase: true,
 	})
 }
 
-func distinct(words []string) []string {
+// distinctWords returns each word once.
+func distinctWords(words []string) []string {
 	seen := map[string]bool{}
 	var out []string
 	for _, w := range words {

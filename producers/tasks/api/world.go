@@ -60,7 +60,7 @@ func (e *episode) Values() map[string]any {
 // Call calls a function. A call that is not as the signature says fails: it says so, and no value.
 func (e *episode) Call(_ context.Context, name string, args []any) (any, error) {
 	if name == helpName {
-		return e.help(args)
+		return e.showHelp(args)
 	}
 	f := e.named[name]
 	wrong := errors.New("takes other arguments")
@@ -70,7 +70,7 @@ func (e *episode) Call(_ context.Context, name string, args []any) (any, error) 
 		if !ok || !f.Twice || !e.returned[name][result] {
 			return nil, wrong
 		}
-		return again(e.world.Key, name, result), nil
+		return hashAgain(e.world.Key, name, result), nil
 	case 3:
 		a, isA := args[0].(int64)
 		b, isB := args[1].(int64)
@@ -81,19 +81,19 @@ func (e *episode) Call(_ context.Context, name string, args []any) (any, error) 
 			a, b = b, a
 		}
 		// Numbers in the wrong order are not told from right ones: the value is another.
-		v := hashed(e.world.Key, name, a, b)
+		v := hashOperation(e.world.Key, name, a, b)
 		e.returned[name][v] = true
 		return v, nil
 	}
 	return nil, wrong
 }
 
-// help shows a function's signature: the function is named by itself or in quotes.
-func (e *episode) help(args []any) (any, error) {
+// showHelp shows a function's signature: the function is named by itself or in quotes.
+func (e *episode) showHelp(args []any) (any, error) {
 	if len(args) == 1 {
 		if name, ok := args[0].(string); ok {
 			if f, ok := e.named[strings.TrimSpace(name)]; ok && e.helps {
-				return tasks.Printed(f.help()), nil
+				return tasks.Printed(f.helpText()), nil
 			}
 		}
 	}

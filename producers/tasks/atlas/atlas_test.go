@@ -80,7 +80,7 @@ func known(t *testing.T, s *tasks.Setup) (map[string]question, places) {
 	require.NoError(t, err)
 	cfg := DefaultConfig()
 	facts.Divide(all, cfg.ValidationCountries, cfg.TestCountries, cfg.SplitSeed)
-	atlas, err := atlasOf(all)
+	atlas, err := newAtlas(all)
 	require.NoError(t, err)
 	written := func(text string) string { return s.Tokenizer.Decode(s.Tokenizer.Encode(text)) }
 	byName := map[string]string{}
@@ -96,8 +96,8 @@ func known(t *testing.T, s *tasks.Setup) (map[string]question, places) {
 				name, beside := strings.CutPrefix(name, "the neighbour of ")
 				q = append(q, term{byName[name], beside, field})
 			}
-			require.Equal(t, prompt.Text, q.text())
-			require.Equal(t, prompt.Answers[0], q.answer(atlas))
+			require.Equal(t, prompt.Text, q.questionText())
+			require.Equal(t, prompt.Answers[0], q.rightAnswer(atlas))
 			out[written(prompt.Text)] = q
 		}
 	}
@@ -134,10 +134,10 @@ func TestOneCellAnswersAndTheControlsDoNot(t *testing.T) {
 	t.Parallel()
 	s := open(t, nil)
 	asked, atlas := known(t, s)
-	composed := func(q question) []string { return []string{submit(q.code())} }
+	composed := func(q question) []string { return []string{submitCall(q.answerCode())} }
 	apart := func(q question) []string {
 		var cells []string
-		for _, step := range q.apart(atlas) {
+		for _, step := range q.separateSteps(atlas) {
 			cells = append(cells, step.Arguments)
 		}
 		return cells
@@ -147,7 +147,7 @@ func TestOneCellAnswersAndTheControlsDoNot(t *testing.T) {
 		for i := range q {
 			q[i].beside = false
 		}
-		return []string{submit(q.code())}
+		return []string{submitCall(q.answerCode())}
 	}
 	oracle := &scripted{tok: s.Tokenizer, cells: composed, asked: asked}
 	require.InDelta(t, 1, score(t, s, oracle, 2), 0, "composed")
@@ -202,7 +202,7 @@ func TestDemonstrationsShowWhatCellsSay(t *testing.T) {
 	solved, short := 0, 0
 	const count = 400
 	for i := range uint64(count) {
-		d, q, atlas := script.made(i)
+		d, q, atlas := script.worldAt(i)
 		tool := interpreter(t, world{atlas})
 		require.NoError(t, tool.Open(t.Context(), producers.Session{Episode: "e"}))
 		for k, step := range d.Steps {
@@ -213,7 +213,7 @@ func TestDemonstrationsShowWhatCellsSay(t *testing.T) {
 				continue
 			}
 			require.NotNil(t, o.Answer, "%v: %s", d.Steps, o.Text)
-			if *o.Answer == q.answer(atlas) {
+			if *o.Answer == q.rightAnswer(atlas) {
 				solved++
 				if len(d.Steps) <= 2 {
 					short++
@@ -249,7 +249,7 @@ func TestThePolicyCanWriteEveryWordAndNoResult(t *testing.T) {
 	asked, _ := known(t, s)
 	for text, q := range asked {
 		require.NotContains(t, s.Tokenizer.Encode(text), unknown)
-		require.LessOrEqual(t, len(s.Tokenizer.Encode("<code> "+submit(q.code())+" </code>")), 48, "a turn has room for %s", q.code())
+		require.LessOrEqual(t, len(s.Tokenizer.Encode("<code> "+submitCall(q.answerCode())+" </code>")), 48, "a turn has room for %s", q.answerCode())
 	}
 }
 
@@ -262,7 +262,7 @@ func TestSplitsShareNoCountry(t *testing.T) {
 		require.NotEmpty(t, s.Data.Questions[split])
 		for _, prompt := range s.Data.Questions[split] {
 			for _, term := range asked[s.Tokenizer.Decode(s.Tokenizer.Encode(prompt.Text))] {
-				for _, name := range []string{term.country, term.place(atlas).name} {
+				for _, name := range []string{term.country, term.placeOf(atlas).name} {
 					before, seen := by[name]
 					require.True(t, !seen || before == split, "%s is in %s and in %s", name, before, split)
 					by[name] = split

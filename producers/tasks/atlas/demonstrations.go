@@ -50,8 +50,8 @@ func newScript(cfg DemoConfig, countries []*facts.Country) script {
 	return s
 }
 
-// name draws a made-up name, with as many words as a real one and the same marks between them, that is none of these.
-func (s script) name(rng *rand.Rand, taken []string) string {
+// drawName draws a made-up name that is not taken, with as many words as a real name and the same marks between them.
+func (s script) drawName(rng *rand.Rand, taken []string) string {
 	for {
 		form := s.forms[rng.IntN(len(s.forms))]
 		for word := range strings.FieldsSeq(facts.Key(form)) {
@@ -64,29 +64,29 @@ func (s script) name(rng *rand.Rand, taken []string) string {
 	}
 }
 
-// made is the i-th demonstration, its question and its world.
-func (s script) made(i uint64) (tasks.Demonstration, question, places) {
+// worldAt returns the i-th demonstration, its question and its world.
+func (s script) worldAt(i uint64) (tasks.Demonstration, question, places) {
 	rng := rand.New(rand.NewPCG(s.cfg.Seed, i))
 	var names []string
 	for range 4 { // two countries, and the neighbour of each
-		names = append(names, s.name(rng, names))
+		names = append(names, s.drawName(rng, names))
 	}
 	atlas := places{}
 	for k, name := range names {
-		atlas[facts.Key(name)] = place{name, s.name(rng, names), 1 + rng.Int64N(999), names[(k+2)%4]}
+		atlas[facts.Key(name)] = place{name, s.drawName(rng, names), 1 + rng.Int64N(999), names[(k+2)%4]}
 	}
-	q := ask(rng, Sources()[rng.IntN(len(Sources()))], names[:2], names[:2])
+	q := drawQuestion(rng, Sources()[rng.IntN(len(Sources()))], names[:2], names[:2])
 	done := slices.Clone(q)
 	for k := range done {
 		if done[k].beside && rng.Float64() < s.cfg.Forget {
 			done[k].beside = false
 		}
 	}
-	d := tasks.Demonstration{Question: q.text()}
+	d := tasks.Demonstration{Question: q.questionText()}
 	if rng.Float64() < s.cfg.Composed {
-		d.Steps = []tasks.Step{{Arguments: submit(done.code())}}
+		d.Steps = []tasks.Step{{Arguments: submitCall(done.answerCode())}}
 	} else {
-		d.Steps = done.apart(atlas)
+		d.Steps = done.separateSteps(atlas)
 	}
 	return d, q, atlas
 }
@@ -94,24 +94,25 @@ func (s script) made(i uint64) (tasks.Demonstration, question, places) {
 // variables keep the values of a question's terms.
 var variables = [...]string{"a", "b"}
 
-// apart is the answer with one look-up in a cell, and what each cell shows.
-func (q question) apart(atlas places) []tasks.Step {
+// separateSteps returns the answer with one look-up in a cell, and the output of each cell.
+func (q question) separateSteps(atlas places) []tasks.Step {
 	var steps []tasks.Step
 	for k, t := range q {
 		if t.beside {
-			next := atlas.of(t.country).neighbour
-			steps = append(steps, tasks.Step{Arguments: found(t.country, neighbourField), Result: fmt.Sprintf("%q", next)})
+			next := atlas.findPlace(t.country).neighbour
+			steps = append(steps, tasks.Step{Arguments: lookUpCode(t.country, neighbourField), Result: fmt.Sprintf("%q", next)})
 			t.country = next
 		}
-		steps = append(steps, tasks.Step{Arguments: variables[k] + " = " + found(t.country, t.field)})
+		steps = append(steps, tasks.Step{Arguments: variables[k] + " = " + lookUpCode(t.country, t.field)})
 	}
-	return append(steps, tasks.Step{Arguments: submit(strings.Join(variables[:len(q)], " * "))})
+	return append(steps, tasks.Step{Arguments: submitCall(strings.Join(variables[:len(q)], " * "))})
 }
 
-// demonstration is the i-th demonstration alone.
-func (s script) demonstration(i uint64) tasks.Demonstration {
-	d, _, _ := s.made(i)
+// demonstrationAt returns the i-th demonstration alone.
+func (s script) demonstrationAt(i uint64) tasks.Demonstration {
+	d, _, _ := s.worldAt(i)
 	return d
 }
 
-func submit(code string) string { return fmt.Sprintf("submit ( %s )", code) }
+// submitCall returns the cell that submits the value of an expression.
+func submitCall(code string) string { return fmt.Sprintf("submit ( %s )", code) }

@@ -53,31 +53,32 @@ const (
 	neighbourField = "neighbour"
 )
 
-func (t term) text() string {
+// termText returns the term in words.
+func (t term) termText() string {
 	if t.beside {
 		return fmt.Sprintf("the %s of the %s of %s", t.field, neighbourField, t.country)
 	}
 	return fmt.Sprintf("the %s of %s", t.field, t.country)
 }
 
-// found is the code that looks up a field of a country.
-func found(country, field string) string {
+// lookUpCode returns the code that looks up a field of a country.
+func lookUpCode(country, field string) string {
 	return fmt.Sprintf(`%s ( " %s " ) . %s`, findName, country, field)
 }
 
-// code is the expression that has the term's value.
-func (t term) code() string {
+// valueCode returns the expression that has the term's value.
+func (t term) valueCode() string {
 	if t.beside {
-		return fmt.Sprintf("%s ( %s ) . %s", findName, found(t.country, neighbourField), t.field)
+		return fmt.Sprintf("%s ( %s ) . %s", findName, lookUpCode(t.country, neighbourField), t.field)
 	}
-	return found(t.country, t.field)
+	return lookUpCode(t.country, t.field)
 }
 
-// place is the country that the term's fact is of.
-func (t term) place(a places) place {
-	p := a.of(t.country)
+// placeOf returns the country that the term's fact is about.
+func (t term) placeOf(a places) place {
+	p := a.findPlace(t.country)
 	if t.beside {
-		return a.of(p.neighbour)
+		return a.findPlace(p.neighbour)
 	}
 	return p
 }
@@ -85,36 +86,38 @@ func (t term) place(a places) place {
 // question is a term, or the product of two.
 type question []term
 
-func (q question) text() string {
-	text := q[0].text()
+// questionText returns the question as the policy reads it.
+func (q question) questionText() string {
+	text := q[0].termText()
 	if len(q) == 2 {
-		text += " times " + q[1].text()
+		text += " times " + q[1].termText()
 	}
 	return text + " ?"
 }
 
-// code is the expression that has the answer.
-func (q question) code() string {
-	code := q[0].code()
+// answerCode returns the expression that has the answer.
+func (q question) answerCode() string {
+	code := q[0].valueCode()
 	if len(q) == 2 {
-		code += " * " + q[1].code()
+		code += " * " + q[1].valueCode()
 	}
 	return code
 }
 
-func (q question) answer(a places) string {
+// rightAnswer returns the accepted answer.
+func (q question) rightAnswer(a places) string {
 	if q[0].field == capitalField {
-		return q[0].place(a).capital
+		return q[0].placeOf(a).capital
 	}
 	product := int64(1)
 	for _, t := range q {
-		product *= t.place(a).code
+		product *= t.placeOf(a).code
 	}
 	return strconv.FormatInt(product, 10)
 }
 
-// ask draws a question of a source: a country whose neighbour is asked for is one of those that have one.
-func ask(rng *rand.Rand, source string, all, besides []string) question {
+// drawQuestion draws a question of a source: a country whose neighbour is asked for has a neighbour.
+func drawQuestion(rng *rand.Rand, source string, all, besides []string) question {
 	pick := func(of []string, other string) string {
 		for {
 			if name := of[rng.IntN(len(of))]; name != other {
@@ -142,8 +145,8 @@ func ask(rng *rand.Rand, source string, all, besides []string) question {
 	return q
 }
 
-// questions draws those of each split, as many of each source where there are so many that differ.
-func (c Config) questions(countries []*facts.Country, atlas places) map[tasks.Split][]schemas.Prompt {
+// drawQuestions draws the questions of each split, as many of each source where there are so many that differ.
+func (c Config) drawQuestions(countries []*facts.Country, atlas places) map[tasks.Split][]schemas.Prompt {
 	out := map[tasks.Split][]schemas.Prompt{}
 	for k, split := range tasks.Splits() {
 		var all, besides []string
@@ -167,11 +170,11 @@ func (c Config) questions(countries []*facts.Country, atlas places) map[tasks.Sp
 		for _, source := range Sources() {
 			seen := map[string]bool{}
 			for range 4 * count { // draws: a small split has fewer questions than are wanted
-				q := ask(rng, source, all, besides)
-				if text := q.text(); !seen[text] && len(seen) < count {
+				q := drawQuestion(rng, source, all, besides)
+				if text := q.questionText(); !seen[text] && len(seen) < count {
 					seen[text] = true
 					out[split] = append(out[split], schemas.Prompt{
-						ID: fmt.Sprintf("%s/%s/%s/%d", Name, split, source, len(seen)-1), Text: text, Answers: []string{q.answer(atlas)}, Source: source,
+						ID: fmt.Sprintf("%s/%s/%s/%d", Name, split, source, len(seen)-1), Text: text, Answers: []string{q.rightAnswer(atlas)}, Source: source,
 					})
 				}
 			}

@@ -66,21 +66,21 @@ func openTask(_ context.Context, cfg Config, o tasks.Opening) (*tasks.Setup, err
 		return nil, err
 	}
 	facts.Divide(countries, cfg.ValidationCountries, cfg.TestCountries, cfg.SplitSeed)
-	known, err := atlasOf(countries)
+	known, err := newAtlas(countries)
 	if err != nil {
 		return nil, err
 	}
-	data := &tasks.Dataset{Name: o.Name, Questions: cfg.questions(countries, known)}
+	data := &tasks.Dataset{Name: o.Name, Questions: cfg.drawQuestions(countries, known)}
 	if err := data.Validate(); err != nil {
 		return nil, err
 	}
 	shown := known
 	if cfg.Shuffled {
-		shown = known.shuffled(cfg.Seed)
+		shown = known.shuffleFacts(cfg.Seed)
 	}
 	s := &tasks.Setup{
 		Data: data, Tokenizer: o.Tokenizer, Worlds: []tasks.World{world{shown}}, About: About, Phrase: tasks.AsQuestion,
-		Demonstrations: tasks.NewScripted(newScript(cfg.Demo, countries).demonstration),
+		Demonstrations: tasks.NewScripted(newScript(cfg.Demo, countries).demonstrationAt),
 		HeldOut:        " about countries\nthat no training question names",
 	}
 	if s.Tokenizer == nil {

@@ -21,7 +21,8 @@ type place struct {
 	neighbour     string // "" is none
 }
 
-func (p place) record() tasks.Record {
+// newRecord returns the place as the world's functions return it.
+func (p place) newRecord() tasks.Record {
 	r := tasks.Record{"capital": p.capital, "code": p.code, "neighbour": nil}
 	if p.neighbour != "" {
 		r["neighbour"] = p.neighbour
@@ -32,10 +33,11 @@ func (p place) record() tasks.Record {
 // places are an atlas, by the key of a country's name.
 type places map[string]place
 
-func (a places) of(name string) place { return a[facts.Key(name)] }
+// findPlace returns the place of a name.
+func (a places) findPlace(name string) place { return a[facts.Key(name)] }
 
-// atlasOf is the atlas of the real countries. A country's neighbour is in its own split.
-func atlasOf(countries []*facts.Country) (places, error) {
+// newAtlas makes the atlas of the real countries. A country's neighbour is in its own split.
+func newAtlas(countries []*facts.Country) (places, error) {
 	out := places{}
 	for _, c := range countries {
 		code, err := strconv.ParseInt(c.Code, 10, 64)
@@ -47,8 +49,8 @@ func atlasOf(countries []*facts.Country) (places, error) {
 	return out, nil
 }
 
-// shuffled deals the facts of an atlas to other countries: none keeps its own.
-func (a places) shuffled(seed uint64) places {
+// shuffleFacts deals the facts of an atlas to other countries: none keeps its own.
+func (a places) shuffleFacts(seed uint64) places {
 	keys := slices.Sorted(maps.Keys(a))
 	rng := rand.New(rand.NewPCG(seed, 13))
 	rng.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
@@ -77,7 +79,7 @@ func (w world) Call(_ context.Context, _ string, args []any) (any, error) {
 	if len(args) == 1 {
 		if name, ok := args[0].(string); ok {
 			if p, there := w.atlas[facts.Key(name)]; there {
-				return p.record(), nil
+				return p.newRecord(), nil
 			}
 			return nil, errors.New("no such country")
 		}

@@ -55,10 +55,10 @@ func ReadDemonstrations(name string, r io.Reader, tok tasks.Tokenizer, seed uint
 		if err := tasks.DecodeRow(data, &row); err != nil {
 			return err
 		}
-		if err := row.check(tok); err != nil {
+		if err := row.checkRow(tok); err != nil {
 			return err
 		}
-		d.add(&row, tok)
+		d.addRow(&row, tok)
 		return nil
 	})
 	if err == nil && len(d.tokens) == 0 {
@@ -70,7 +70,8 @@ func ReadDemonstrations(name string, r io.Reader, tok tasks.Tokenizer, seed uint
 	return d, nil
 }
 
-func (r *demonstrationRow) check(tok tasks.Tokenizer) error {
+// checkRow reports every fault of the row.
+func (r *demonstrationRow) checkRow(tok tasks.Tokenizer) error {
 	var faults []error
 	check := func(key, text string) {
 		err := tasks.Filled(key, text)
@@ -105,8 +106,8 @@ func (r *demonstrationRow) endsByCall() bool {
 	return r.Answer == "" && len(r.Steps) > 0 && r.Steps[len(r.Steps)-1].Info == ""
 }
 
-// add writes a row out as the search agent would have recorded it.
-func (d *Written) add(row *demonstrationRow, tok tasks.Tokenizer) {
+// addRow writes a row out as the search agent would have recorded it.
+func (d *Written) addRow(row *demonstrationRow, tok tasks.Tokenizer) {
 	var tokens []int32
 	var mask []uint8
 	write := func(acts uint8, open, text, end string) {

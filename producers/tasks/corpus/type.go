@@ -60,7 +60,7 @@ func openTask(_ context.Context, cfg Config, o tasks.Opening) (*tasks.Setup, err
 	if err != nil {
 		return nil, err
 	}
-	tok, err := cfg.tokenizer(o, data)
+	tok, err := cfg.openTokenizer(o, data)
 	if err != nil {
 		return nil, err
 	}
@@ -78,8 +78,8 @@ func openTask(_ context.Context, cfg Config, o tasks.Opening) (*tasks.Setup, err
 	return setup, nil
 }
 
-// tokenizer is the run's, else that of the file, else one of the words of the data.
-func (c *Config) tokenizer(o tasks.Opening, data *tasks.Dataset) (tasks.Tokenizer, error) {
+// openTokenizer returns the run's tokenizer, else the file's, else a tokenizer of the words of the data.
+func (c *Config) openTokenizer(o tasks.Opening, data *tasks.Dataset) (tasks.Tokenizer, error) {
 	switch {
 	case c.Tokenizer == "":
 		return tasks.WordTokenizer(o, data)

@@ -18,7 +18,7 @@ func (d *Demonstrations) Rewrite(by tasks.Demonstrator) (tasks.Demonstrations, e
 	}
 	out := &delegated{Demonstrations: d, by: by}
 	for _, i := range []uint64{0, d.cfg.OneHopFirst, d.cfg.OneHopFirst + 1} { // a worker's, and one of each
-		if _, _, err := by.Demonstrate(out.written(i)); err != nil {
+		if _, _, err := by.Demonstrate(out.demonstrationAt(i)); err != nil {
 			return nil, err
 		}
 	}
@@ -33,56 +33,56 @@ type delegated struct {
 
 // Demonstration is as that of Demonstrations.
 func (d *delegated) Demonstration(i uint64) (tokens []int32, mask []uint8) {
-	tokens, mask, err := d.by.Demonstrate(d.written(i))
+	tokens, mask, err := d.by.Demonstrate(d.demonstrationAt(i))
 	if err != nil {
 		panic(fmt.Sprintf("demonstration %d: %v", i, err)) // Rewrite has tried them
 	}
 	return tokens, mask
 }
 
-// written is the i-th one, before an agent writes it as it speaks.
-func (d *delegated) written(i uint64) tasks.Demonstration {
+// demonstrationAt returns the i-th demonstration, before an agent writes it in its own form.
+func (d *delegated) demonstrationAt(i uint64) tasks.Demonstration {
 	rng := rand.New(rand.NewPCG(d.cfg.Seed, i))
 	if i < d.cfg.OneHopFirst || i%2 == 0 {
-		return d.work(i, rng)
+		return d.workerDemonstration(i, rng)
 	}
-	return d.plan(i, rng)
+	return d.plannerDemonstration(i, rng)
 }
 
-// work is a worker's: one look-up.
-func (d *delegated) work(i uint64, rng *rand.Rand) tasks.Demonstration {
+// workerDemonstration returns a worker's demonstration: one look-up.
+func (d *delegated) workerDemonstration(i uint64, rng *rand.Rand) tasks.Demonstration {
 	const ofNeighbour, ofRegion = len(fields), len(fields) + 1
-	p, asked := d.place(rng), rng.IntN(len(fields)+2)
-	name := d.text(p.name)
+	p, asked := d.drawPlace(rng), rng.IntN(len(fields)+2)
+	name := d.nameText(p.name)
 	out := tasks.Demonstration{Role: team.WorkerRole}
 	switch asked {
 	case ofRegion:
-		country := d.text(d.name(rng))
+		country := d.nameText(d.drawName(rng))
 		out.Question, out.Answer = fmt.Sprintf(questionTemplate, "country", name), country
 		out.Steps = []tasks.Step{{Arguments: name, Result: fmt.Sprintf("%s is a region of %s .", name, country)}}
 		return out
 	case ofNeighbour:
-		p.neighbour = d.name(rng)
-		out.Question, out.Answer = fmt.Sprintf(questionTemplate, "neighbour", name), d.text(p.neighbour)
+		p.neighbour = d.drawName(rng)
+		out.Question, out.Answer = fmt.Sprintf(questionTemplate, "neighbour", name), d.nameText(p.neighbour)
 	default:
 		out.Question = fmt.Sprintf(questionTemplate, fields[asked], name)
 		if i >= d.cfg.NoiseFrom && rng.Float64() < d.cfg.WrongField {
 			asked = (asked + 1 + rng.IntN(len(fields)-1)) % len(fields)
 		}
-		out.Answer = d.text(p.values[asked])
+		out.Answer = d.nameText(p.values[asked])
 	}
 	passage := script{d: d.Demonstrations}
-	passage.describe(p)
-	out.Steps = []tasks.Step{{Arguments: name, Result: d.text(passage.tokens)}}
+	passage.addPassage(p)
+	out.Steps = []tasks.Step{{Arguments: name, Result: d.nameText(passage.tokens)}}
 	return out
 }
 
-// plan is a planner's: a delegation for each look-up.
-func (d *delegated) plan(i uint64, rng *rand.Rand) tasks.Demonstration {
+// plannerDemonstration returns a planner's demonstration: a delegation for each look-up.
+func (d *delegated) plannerDemonstration(i uint64, rng *rand.Rand) tasks.Demonstration {
 	kind := kinds[rng.IntN(len(kinds))]
 	field, early := fields[rng.IntN(len(fields))], i >= d.cfg.NoiseFrom && rng.Float64() < d.cfg.StopEarly
 	viaRegion, viaNeighbour := kind == KindRegion || kind == KindRegionThenBy, kind == KindNeighbour || kind == KindRegionThenBy
-	name := func() string { return d.text(d.name(rng)) }
+	name := func() string { return d.nameText(d.drawName(rng)) }
 	at, whole := name(), ""
 	out := tasks.Demonstration{}
 	ask := func(what string) {
@@ -111,5 +111,5 @@ func (d *delegated) plan(i uint64, rng *rand.Rand) tasks.Demonstration {
 	return out
 }
 
-// text is a name as a text.
-func (d *delegated) text(ids []int32) string { return d.tok.Decode(slices.Clone(ids)) }
+// nameText returns a name as a text.
+func (d *delegated) nameText(ids []int32) string { return d.tok.Decode(slices.Clone(ids)) }

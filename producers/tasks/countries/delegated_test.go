@@ -30,7 +30,7 @@ func TestDemonstrationsOfATeam(t *testing.T) {
 	unknown, _ := task.Tokenizer.ID(tasks.TokenUnknown)
 	seen := map[string]int{}
 	for i := range uint64(400) {
-		d := written.(*delegated).written(i)
+		d := written.(*delegated).demonstrationAt(i)
 		tokens, mask := written.Demonstration(i)
 		require.Len(t, mask, len(tokens))
 		require.NotContains(t, tokens, unknown)
@@ -84,7 +84,7 @@ func TestDemonstrationsOfATeamHaveFaults(t *testing.T) {
 	early, wrong, plans, looks := 0, 0, 0, 0
 	from := DefaultConfig().Demo.OneHopFirst
 	for i := range uint64(1000) {
-		d := written.(*delegated).written(from + i)
+		d := written.(*delegated).demonstrationAt(from + i)
 		switch places := strings.Count(d.Question, " of "); {
 		case d.Role == team.WorkerRole && !strings.Contains(d.Question, " country of ") && !strings.Contains(d.Question, " neighbour of "):
 			looks++

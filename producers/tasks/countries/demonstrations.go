@@ -118,52 +118,52 @@ func (d *Demonstrations) Demonstration(i uint64) (tokens []int32, mask []uint8) 
 	wrong := i >= d.cfg.NoiseFrom && rng.Float64() < d.cfg.WrongField
 
 	// The names along the way: a region, its country, that country's neighbour.
-	region, first, second := d.name(rng), d.place(rng), d.place(rng)
+	region, first, second := d.drawName(rng), d.drawPlace(rng), d.drawPlace(rng)
 	viaRegion := kind == KindRegion || kind == KindRegionThenBy
 	viaNeighbour := kind == KindNeighbour || kind == KindRegionThenBy
 	if viaNeighbour {
 		first.neighbour = second.name
 	}
 
-	script.say(d.begin, d.what, d.is, d.the, d.fields[field], d.of)
+	script.addGiven(d.begin, d.what, d.is, d.the, d.fields[field], d.of)
 	if viaNeighbour {
-		script.say(d.the, d.neighbour, d.of)
+		script.addGiven(d.the, d.neighbour, d.of)
 	}
 	if viaRegion {
-		script.say(d.the, d.country, d.of)
-		script.say(region...)
+		script.addGiven(d.the, d.country, d.of)
+		script.addGiven(region...)
 	} else {
-		script.say(first.name...)
+		script.addGiven(first.name...)
 	}
-	script.say(d.ask)
+	script.addGiven(d.ask)
 
 	if viaRegion {
-		script.lookUp(region, func() {
-			script.say(region...)
-			script.say(d.is, d.a, d.region, d.of)
-			script.say(first.name...)
-			script.say(d.stop)
+		script.addLookUp(region, func() {
+			script.addGiven(region...)
+			script.addGiven(d.is, d.a, d.region, d.of)
+			script.addGiven(first.name...)
+			script.addGiven(d.stop)
 		})
 		if early && (!viaNeighbour || rng.IntN(2) == 0) {
-			return script.reply(first.name)
+			return script.finishWith(first.name)
 		}
 	}
-	script.lookUp(first.name, func() { script.describe(first) })
+	script.addLookUp(first.name, func() { script.addPassage(first) })
 	if viaNeighbour {
 		if early {
-			return script.reply(first.values[field])
+			return script.finishWith(first.values[field])
 		}
-		script.lookUp(second.name, func() { script.describe(second) })
-		return script.reply(second.values[field])
+		script.addLookUp(second.name, func() { script.addPassage(second) })
+		return script.finishWith(second.values[field])
 	}
 	if kind == KindOneHop && wrong {
 		field = (field + 1 + rng.IntN(len(fields)-1)) % len(fields)
 	}
-	return script.reply(first.values[field])
+	return script.finishWith(first.values[field])
 }
 
-// name draws a made-up name, as long as a real one.
-func (d *Demonstrations) name(rng *rand.Rand) []int32 {
+// drawName draws a made-up name, as long as a real name.
+func (d *Demonstrations) drawName(rng *rand.Rand) []int32 {
 	name := make([]int32, d.lengths[rng.IntN(len(d.lengths))])
 	for i := range name {
 		name[i] = d.words[rng.IntN(len(d.words))]
@@ -171,13 +171,14 @@ func (d *Demonstrations) name(rng *rand.Rand) []int32 {
 	return name
 }
 
-func (d *Demonstrations) place(rng *rand.Rand) place {
-	p := place{name: d.name(rng)}
+// drawPlace draws a made-up country.
+func (d *Demonstrations) drawPlace(rng *rand.Rand) place {
+	p := place{name: d.drawName(rng)}
 	for i := range p.values {
-		p.values[i] = d.name(rng)
+		p.values[i] = d.drawName(rng)
 	}
 	if rng.Float64() >= d.cfg.NoNeighbour {
-		p.neighbour = d.name(rng)
+		p.neighbour = d.drawName(rng)
 	}
 	return p
 }
@@ -189,50 +190,54 @@ type script struct {
 	mask   []uint8
 }
 
-// say writes what the prompt or the tool says; act what the demonstrator does.
-func (s *script) say(tokens ...int32) {
+// addGiven writes the text of the prompt or the tool.
+func (s *script) addGiven(tokens ...int32) {
 	s.tokens = append(s.tokens, tokens...)
 	for range tokens {
 		s.mask = append(s.mask, 0)
 	}
 }
 
-func (s *script) act(tokens ...int32) {
+// addSampled writes the text of the demonstrator.
+func (s *script) addSampled(tokens ...int32) {
 	s.tokens = append(s.tokens, tokens...)
 	for range tokens {
 		s.mask = append(s.mask, 1)
 	}
 }
 
-func (s *script) lookUp(name []int32, passage func()) {
-	s.act(s.d.search)
-	s.act(name...)
-	s.act(s.d.searchEnd)
-	s.say(s.d.info)
+// addLookUp writes a search and its passage.
+func (s *script) addLookUp(name []int32, passage func()) {
+	s.addSampled(s.d.search)
+	s.addSampled(name...)
+	s.addSampled(s.d.searchEnd)
+	s.addGiven(s.d.info)
 	passage()
-	s.say(s.d.infoEnd)
+	s.addGiven(s.d.infoEnd)
 }
 
-func (s *script) describe(p place) {
-	s.say(p.name...)
-	s.say(s.d.has)
+// addPassage writes the passage about a place.
+func (s *script) addPassage(p place) {
+	s.addGiven(p.name...)
+	s.addGiven(s.d.has)
 	for i, value := range p.values {
 		if i > 0 {
-			s.say(s.d.comma)
+			s.addGiven(s.d.comma)
 		}
-		s.say(s.d.fields[i])
-		s.say(value...)
+		s.addGiven(s.d.fields[i])
+		s.addGiven(value...)
 	}
 	if p.neighbour != nil {
-		s.say(s.d.comma, s.d.neighbour)
-		s.say(p.neighbour...)
+		s.addGiven(s.d.comma, s.d.neighbour)
+		s.addGiven(p.neighbour...)
 	}
-	s.say(s.d.stop)
+	s.addGiven(s.d.stop)
 }
 
-func (s *script) reply(value []int32) ([]int32, []uint8) {
-	s.act(s.d.answer)
-	s.act(value...)
-	s.act(s.d.answerEnd)
+// finishWith writes the answer and returns the demonstration.
+func (s *script) finishWith(value []int32) ([]int32, []uint8) {
+	s.addSampled(s.d.answer)
+	s.addSampled(value...)
+	s.addSampled(s.d.answerEnd)
 	return s.tokens, s.mask
 }

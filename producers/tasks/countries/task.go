@@ -45,7 +45,8 @@ const (
 // fields are what can be asked of a country.
 var fields = [...]string{"capital", "currency", "code"}
 
-func field(c *facts.Country, i int) string {
+// fieldOf returns a field of a country by its number.
+func fieldOf(c *facts.Country, i int) string {
 	return [...]string{c.Capital, c.Currency, c.Code}[i]
 }
 
@@ -84,7 +85,7 @@ func New(cfg Config, o tasks.Opening) (*Task, error) {
 		return nil, fmt.Errorf("task countries: %w", err)
 	}
 	facts.Divide(countries, cfg.ValidationCountries, cfg.TestCountries, cfg.SplitSeed)
-	data := &tasks.Dataset{Name: Name, Passages: passages(countries), Questions: questions(countries)}
+	data := &tasks.Dataset{Name: Name, Passages: newPassages(countries), Questions: newQuestions(countries)}
 	if err := data.Validate(); err != nil {
 		return nil, fmt.Errorf("task countries: %w", err)
 	}
@@ -92,14 +93,15 @@ func New(cfg Config, o tasks.Opening) (*Task, error) {
 	if err != nil {
 		return nil, fmt.Errorf("task countries: %w", err)
 	}
-	demonstrations, err := newDemonstrations(cfg.Demo, tok, names(countries))
+	demonstrations, err := newDemonstrations(cfg.Demo, tok, namePool(countries))
 	if err != nil {
 		return nil, fmt.Errorf("task countries: %w", err)
 	}
 	return &Task{Dataset: data, Tokenizer: tok, Demonstrations: demonstrations}, nil
 }
 
-func passages(countries []*facts.Country) []tasks.Passage {
+// newPassages makes the passages about all countries and regions.
+func newPassages(countries []*facts.Country) []tasks.Passage {
 	var out []tasks.Passage
 	for _, c := range countries {
 		out = append(out, tasks.Passage{Title: c.Name, Text: countryPassage(c.Name, c.Capital, c.Currency, c.Code, c.Neighbour)})
@@ -124,8 +126,8 @@ func regionPassage(region, country string) string {
 	return region + " is a region of " + country + "."
 }
 
-// questions asks everything that can be asked within each split.
-func questions(countries []*facts.Country) map[tasks.Split][]schemas.Prompt {
+// newQuestions asks everything that can be asked within each split.
+func newQuestions(countries []*facts.Country) map[tasks.Split][]schemas.Prompt {
 	byName := map[string]*facts.Country{}
 	for _, c := range countries {
 		byName[c.Name] = c
@@ -137,7 +139,7 @@ func questions(countries []*facts.Country) map[tasks.Split][]schemas.Prompt {
 				out[c.Split] = append(out[c.Split], schemas.Prompt{
 					ID:      strings.Join([]string{Name, kind, name, of0}, "/"),
 					Text:    fmt.Sprintf(questionTemplate, name, subject),
-					Answers: []string{field(of, i)},
+					Answers: []string{fieldOf(of, i)},
 					Source:  kind,
 				})
 			}
@@ -157,9 +159,9 @@ func questions(countries []*facts.Country) map[tasks.Split][]schemas.Prompt {
 	return out
 }
 
-// names are all names that occur, each as often as it is some country's name, capital, currency, code or
-// region: the pool that made-up names are drawn from.
-func names(countries []*facts.Country) []string {
+// namePool returns all names that occur, each as often as it is some country's name, capital, currency, code or region: made-up names are
+// drawn from this pool.
+func namePool(countries []*facts.Country) []string {
 	var out []string
 	for _, c := range countries {
 		out = append(out, c.Name, c.Capital, c.Currency, c.Code)

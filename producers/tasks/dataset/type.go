@@ -49,7 +49,7 @@ func preset() tasks.Preset { return tasks.Preset{Agent: "search", Reward: "weigh
 
 // openTask reads the files.
 func openTask(ctx context.Context, cfg Config, o tasks.Opening) (*tasks.Setup, error) {
-	given, err := cfg.given(o)
+	given, err := cfg.givenTokenizer(o)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +74,7 @@ func openTask(ctx context.Context, cfg Config, o tasks.Opening) (*tasks.Setup, e
 	if err := set.Validate(); err != nil {
 		return nil, err
 	}
-	s := &tasks.Setup{Data: set, Tokenizer: given, Check: func(specs []producers.ToolSpec) error { return known(loaded.Examples, specs) }}
+	s := &tasks.Setup{Data: set, Tokenizer: given, Check: func(specs []producers.ToolSpec) error { return checkToolNames(loaded.Examples, specs) }}
 	s.Where = func(id string) string {
 		if at := slices.IndexFunc(loaded.Examples, func(e *data.Example) bool { return e.ID == id }); at >= 0 {
 			return loaded.Examples[at].Where()
@@ -100,8 +100,8 @@ func openTask(ctx context.Context, cfg Config, o tasks.Opening) (*tasks.Setup, e
 	return s, nil
 }
 
-// given is the run's tokenizer, else the file's; nil where one is made of the words.
-func (c *Config) given(o tasks.Opening) (tasks.Tokenizer, error) {
+// givenTokenizer returns the run's tokenizer, else the file's; nil where a tokenizer is made of the words.
+func (c *Config) givenTokenizer(o tasks.Opening) (tasks.Tokenizer, error) {
 	if o.Tokenizer != nil || c.Tokenizer == "" {
 		return o.Tokenizer, nil
 	}
@@ -112,8 +112,8 @@ func (c *Config) given(o tasks.Opening) (tasks.Tokenizer, error) {
 	return tok, nil
 }
 
-// known refuses rows that name a tool which the task's episodes cannot call.
-func known(examples []*data.Example, specs []producers.ToolSpec) error {
+// checkToolNames refuses rows that name a tool which the task's episodes cannot call.
+func checkToolNames(examples []*data.Example, specs []producers.ToolSpec) error {
 	const most = 10
 	var names []string
 	for _, s := range specs {

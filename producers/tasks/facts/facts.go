@@ -55,11 +55,11 @@ func Load() ([]*Country, error) {
 			continue
 		}
 		c := &Country{
-			Name:     clean(r.Name.Common),
-			Capital:  clean(r.Capital),
-			Currency: clean(r.Currencies[0]),
-			Code:     clean(r.CallingCodes[0]),
-			Domain:   clean(r.Alpha2), Abbreviation: clean(r.Alpha3), Number: clean(r.CCN3), Area: r.Area,
+			Name:     cleanName(r.Name.Common),
+			Capital:  cleanName(r.Capital),
+			Currency: cleanName(r.Currencies[0]),
+			Code:     cleanName(r.CallingCodes[0]),
+			Domain:   cleanName(r.Alpha2), Abbreviation: cleanName(r.Alpha3), Number: cleanName(r.CCN3), Area: r.Area,
 			Latitude: r.Latitude, Longitude: r.Longitude,
 		}
 		if c.Name == "" || c.Capital == "" || c.Currency == "" || c.Code == "" || taken[Key(c.Name)] || capitalOf[Key(c.Capital)] != nil {
@@ -109,16 +109,16 @@ func Key(name string) string {
 func regionNames(c gountries.Country) []string {
 	var names []string
 	for _, s := range c.SubDivisions() {
-		if name := clean(s.Name); name != "" && !slices.ContainsFunc(names, func(n string) bool { return Key(n) == Key(name) }) {
+		if name := cleanName(s.Name); name != "" && !slices.ContainsFunc(names, func(n string) bool { return Key(n) == Key(name) }) {
 			names = append(names, name)
 		}
 	}
 	return names
 }
 
-// clean returns a name in lower case, or "" if it cannot be used: not ASCII, too long, or with anything but
+// cleanName returns a name in lower case, or "" if it cannot be used: not ASCII, too long, or with anything but
 // letters, digits, spaces, hyphens and apostrophes in it.
-func clean(name string) string {
+func cleanName(name string) string {
 	name = strings.ToLower(strings.TrimSpace(name))
 	if len(name) > maxNameBytes {
 		return ""

@@ -47,8 +47,8 @@ type moment struct {
 	cell   string
 }
 
-// episode scripts an episode about a book. Who did not note the rule takes any entry.
-func (c DemoConfig) episode(rng *rand.Rand, b book, colours []string) []moment {
+// scriptEpisode scripts an episode about a book. An episode that did not note the rule takes any entry.
+func (c DemoConfig) scriptEpisode(rng *rand.Rand, b book, colours []string) []moment {
 	notes, known := "", ""
 	out := []moment{{cell: ruling}}
 	begin := "s = 0 ; turn ( )"
@@ -60,7 +60,7 @@ func (c DemoConfig) episode(rng *rand.Rand, b book, colours []string) []moment {
 		begin = fmt.Sprintf("notepad . add_facts ( %s ) ; %s", known, begin)
 		notes = "facts:\n- " + known
 	}
-	out = append(out, moment{before: []tasks.Step{{Arguments: ruling, Result: told(b.Rule)}}, cell: begin})
+	out = append(out, moment{before: []tasks.Step{{Arguments: ruling, Result: ruleText(b.Rule)}}, cell: begin})
 	// The context has no room for another turn then: each later cell sees the task, the notes and the newest output alone.
 	after := func(output string) []tasks.Step { return []tasks.Step{{Result: output}} }
 	apart, last := rng.Float64() < c.Apart, len(b.Pages)
@@ -79,7 +79,7 @@ func (c DemoConfig) episode(rng *rand.Rand, b book, colours []string) []moment {
 		}
 		cell := fmt.Sprintf("s = s + %s ( %s )", rowName, page[row].Colour)
 		stops := i == last-1 && last < len(b.Pages) // submits without having seen that there are no more
-		seen := moment{notes: notes, before: after(shown(page)), cell: cell}
+		seen := moment{notes: notes, before: after(pageText(page)), cell: cell}
 		switch {
 		case stops:
 			seen.cell += " ; submit ( s )"
@@ -112,14 +112,15 @@ type script struct {
 	pages   []int
 }
 
-// made is the i-th demonstration.
-func (s script) made(i uint64) tasks.Demonstration {
+// demonstrationAt returns the i-th demonstration.
+func (s script) demonstrationAt(i uint64) tasks.Demonstration {
 	rng := rand.New(rand.NewPCG(s.cfg.Seed, i))
-	b := write(rng, s.colours, s.colours, highest, s.pages[rng.IntN(len(s.pages))])
-	moments := s.cfg.episode(rng, b, s.colours)
-	return moments[rng.IntN(len(moments))].demonstration()
+	b := drawBook(rng, s.colours, s.colours, highest, s.pages[rng.IntN(len(s.pages))])
+	moments := s.cfg.scriptEpisode(rng, b, s.colours)
+	return moments[rng.IntN(len(moments))].newDemonstration()
 }
 
-func (m moment) demonstration() tasks.Demonstration {
+// newDemonstration returns the moment as a demonstration.
+func (m moment) newDemonstration() tasks.Demonstration {
 	return tasks.Demonstration{Question: questionText, Notes: m.notes, Before: m.before, Steps: []tasks.Step{{Arguments: m.cell}}}
 }

@@ -71,25 +71,25 @@ func TestInvariantDemonstrationsAreEpisodes(t *testing.T) {
 	agent := worker(t, s)
 	tool, err := starlark.New(starlark.DefaultConfig(), s.Worlds)
 	require.NoError(t, err)
-	all := colours(cfg.Seed)
+	all := shuffledColours(cfg.Seed)
 	solved, byPages := map[int]int{}, map[int]int{}
 	for i := range uint64(60) {
 		rng := rand.New(rand.NewPCG(5, i))
-		b := write(rng, all, all, highest, cfg.Pages[i%3])
-		moments := cfg.Demo.episode(rng, b, all)
+		b := drawBook(rng, all, all, highest, cfg.Pages[i%3])
+		moments := cfg.Demo.scriptEpisode(rng, b, all)
 		policy := &scripted{tok: s.Tokenizer}
 		for _, m := range moments {
 			policy.cells = append(policy.cells, m.cell)
 		}
 		trajectory, _, err := producers.Rollout(t.Context(), &schemas.Ticket{
-			Run: "r", ID: "g0-a0-" + strconv.Itoa(int(i)), Group: "g0-a0", GroupSize: 1, Prompt: b.prompt("p"),
+			Run: "r", ID: "g0-a0-" + strconv.Itoa(int(i)), Group: "g0-a0", GroupSize: 1, Prompt: b.newPrompt("p"),
 			Sampling: schemas.Sampling{Temperature: 1}, Limits: schemas.Limits{MaxTokens: 64, MaxTurns: 20},
 		}, producers.Environment{Policy: policy, Tokenizer: s.Tokenizer, Agent: agent, Tools: []producers.Tool{tool}, Reward: matches{}})
 		require.NoError(t, err)
 		require.Equal(t, schemas.StopAnswer, trajectory.Stop)
 		require.Len(t, policy.saw, len(moments))
 		for k, m := range moments {
-			tokens, mask, err := agent.Demonstrate(m.demonstration())
+			tokens, mask, err := agent.Demonstrate(m.newDemonstration())
 			require.NoError(t, err)
 			from := slices.Index(mask, 1)
 			require.Equal(t, s.Tokenizer.Decode(policy.saw[k]), s.Tokenizer.Decode(tokens[:from]), "cell %d, %s", k+1, m.cell)
@@ -141,14 +141,14 @@ func TestRulesOfASplitAreItsOwn(t *testing.T) {
 	}
 	require.Len(t, by, colourCount)
 	require.Equal(t, s.Data.Questions, open(t).Data.Questions)
-	all := colours(1)
+	all := shuffledColours(1)
 	slices.Sort(all)
 	require.Len(t, slices.Compact(all), colourCount)
 }
 
 func TestABookIsSaidOnce(t *testing.T) {
 	t.Parallel()
-	b := write(rand.New(rand.NewPCG(1, 1)), []string{"red"}, []string{"blue", "green", "pink", "gold"}, 9, 1)
+	b := drawBook(rand.New(rand.NewPCG(1, 1)), []string{"red"}, []string{"blue", "green", "pink", "gold"}, 9, 1)
 	e := &episode{book: b}
 	said := func(name string, args ...any) string {
 		out, err := e.Call(t.Context(), name, args)
@@ -163,7 +163,7 @@ func TestABookIsSaidOnce(t *testing.T) {
 	require.Equal(t, "no more pages .", said("turn"))
 	worth, err := e.Call(t.Context(), "row", []any{"red"})
 	require.NoError(t, err)
-	require.Equal(t, int64(b.sum()), worth)
+	require.Equal(t, int64(b.ruleSum()), worth)
 	require.Equal(t, "no such colour", said("row", "tan"))
 	require.Equal(t, "no page is open", func() string {
 		_, err := (&episode{book: b}).Call(t.Context(), "row", []any{"red"})

@@ -28,8 +28,8 @@ type book struct {
 // rows is how many entries a page has.
 const rows = 4
 
-// write draws a book. The colours of a page differ, and one of them is the rule's.
-func write(rng *rand.Rand, rules, colours []string, high, pages int) book {
+// drawBook draws a book. The colours of a page differ, and one of them is the rule's.
+func drawBook(rng *rand.Rand, rules, colours []string, high, pages int) book {
 	b := book{Rule: rules[rng.IntN(len(rules))]}
 	for range pages {
 		page := make([]entry, rows)
@@ -47,8 +47,8 @@ func write(rng *rand.Rand, rules, colours []string, high, pages int) book {
 	return b
 }
 
-// sum is what the entries of a colour come to.
-func (b book) sum() int {
+// ruleSum returns the sum of the entries of the rule's colour.
+func (b book) ruleSum() int {
 	total := 0
 	for _, page := range b.Pages {
 		for _, e := range page {
@@ -60,8 +60,8 @@ func (b book) sum() int {
 	return total
 }
 
-// shown is a page as turn shows it.
-func shown(page []entry) string {
+// pageText returns a page as the policy reads it.
+func pageText(page []entry) string {
 	parts := make([]string, len(page))
 	for i, e := range page {
 		parts[i] = fmt.Sprintf("%s %d at %d", e.Colour, e.N, e.M)
@@ -74,28 +74,28 @@ const (
 	noMore       = "no more pages ."
 )
 
-// told is the rule as it is shown.
-func told(colour string) string { return "count " + colour + " ." }
+// ruleText returns the rule as the policy reads it.
+func ruleText(colour string) string { return "count " + colour + " ." }
 
 // Source is the kind of question with so many pages.
 func Source(pages int) string { return strconv.Itoa(pages) + " pages" }
 
-// prompt is the book as tickets carry it.
-func (b book) prompt(id string) schemas.Prompt {
+// newPrompt returns the book as tickets carry it.
+func (b book) newPrompt(id string) schemas.Prompt {
 	data, err := json.Marshal(b)
 	if err != nil {
 		panic(err) // numbers and words are always written
 	}
-	return schemas.Prompt{ID: id, Text: questionText, Answers: []string{strconv.Itoa(b.sum())}, Source: Source(len(b.Pages)), World: data}
+	return schemas.Prompt{ID: id, Text: questionText, Answers: []string{strconv.Itoa(b.ruleSum())}, Source: Source(len(b.Pages)), World: data}
 }
 
-// questions draws those of a split: count of each number of pages.
-func (c Config) questions(split tasks.Split, rules, colours []string, high, count int) []schemas.Prompt {
+// drawQuestions draws the questions of a split: count of each number of pages.
+func (c Config) drawQuestions(split tasks.Split, rules, colours []string, high, count int) []schemas.Prompt {
 	rng := rand.New(rand.NewPCG(c.Seed, uint64(len(split))<<32|uint64(split[0])))
 	var out []schemas.Prompt
 	for i := range count {
 		for _, pages := range c.Pages {
-			out = append(out, write(rng, rules, colours, high, pages).prompt(fmt.Sprintf("%s/%s/%d/%d", Name, split, pages, i)))
+			out = append(out, drawBook(rng, rules, colours, high, pages).newPrompt(fmt.Sprintf("%s/%s/%d/%d", Name, split, pages, i)))
 		}
 	}
 	return out

@@ -79,8 +79,8 @@ const (
 	heldOutRules = 16
 )
 
-// colours are 96 words.
-func colours(seed uint64) []string {
+// shuffledColours returns 96 words in an order of the seed's.
+func shuffledColours(seed uint64) []string {
 	all := strings.Fields(`red blue green pink gold grey black white brown amber azure beige coral cream cyan ebony fawn hazel ivory jade khaki lemon lilac
 		lime mauve mint navy ochre olive onyx opal peach pearl plum rose ruby rust sage sand scarlet sepia silver slate tan taupe teal topaz umber violet
 		wine ash bronze buff carmine cerise cherry claret cobalt copper crimson denim ecru emerald flax garnet ginger grape henna indigo iris jasmine
@@ -113,22 +113,22 @@ func newTokenizer(colours, further []string) (*tokenizer.Tokenizer, error) {
 
 // openTask makes the task. The colours of rules are divided by split; all of them are on pages, and in the demonstrations.
 func openTask(_ context.Context, cfg Config, o tasks.Opening) (*tasks.Setup, error) {
-	all := colours(cfg.Seed)
+	all := shuffledColours(cfg.Seed)
 	values := map[string]any{}
 	for _, colour := range all {
 		values[colour] = colour
 	}
 	data := &tasks.Dataset{Name: o.Name, Questions: map[tasks.Split][]schemas.Prompt{
-		tasks.Validation: cfg.questions(tasks.Validation, all[:heldOutRules], all, ordinary, cfg.HeldOut),
-		tasks.Test:       cfg.questions(tasks.Test, all[heldOutRules:2*heldOutRules], all, highest, cfg.HeldOut),
-		tasks.Train:      cfg.questions(tasks.Train, all[2*heldOutRules:], all, ordinary, cfg.Ledgers),
+		tasks.Validation: cfg.drawQuestions(tasks.Validation, all[:heldOutRules], all, ordinary, cfg.HeldOut),
+		tasks.Test:       cfg.drawQuestions(tasks.Test, all[heldOutRules:2*heldOutRules], all, highest, cfg.HeldOut),
+		tasks.Train:      cfg.drawQuestions(tasks.Train, all[2*heldOutRules:], all, ordinary, cfg.Ledgers),
 	}}
 	if err := data.Validate(); err != nil {
 		return nil, err
 	}
 	s := &tasks.Setup{
 		Data: data, Tokenizer: o.Tokenizer, Worlds: []tasks.World{functions{values}}, Phrase: tasks.AsQuestion,
-		Demonstrations: tasks.NewScripted(script{cfg.Demo, all, cfg.Pages}.made),
+		Demonstrations: tasks.NewScripted(script{cfg.Demo, all, cfg.Pages}.demonstrationAt),
 		About:          func(source string) string { return "a ledger of " + source },
 		HeldOut:        " about colours\nthat no training question counts",
 	}

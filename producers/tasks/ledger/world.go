@@ -46,7 +46,7 @@ func (e *episode) Values() map[string]any { return e.colours }
 // Call shows the next page, or the rule, each once; or returns what a row of the open page is worth.
 func (e *episode) Call(_ context.Context, name string, args []any) (any, error) {
 	if name == rowName {
-		return e.row(args)
+		return e.readRow(args)
 	}
 	if len(args) > 0 {
 		return nil, errors.New("takes no arguments")
@@ -56,16 +56,16 @@ func (e *episode) Call(_ context.Context, name string, args []any) (any, error) 
 			return tasks.Printed("the rule was said ."), nil
 		}
 		e.ruled = true
-		return tasks.Printed(told(e.book.Rule)), nil
+		return tasks.Printed(ruleText(e.book.Rule)), nil
 	}
 	if e.page == len(e.book.Pages) {
 		return tasks.Printed(noMore), nil
 	}
 	e.page++
-	return tasks.Printed(shown(e.book.Pages[e.page-1])), nil
+	return tasks.Printed(pageText(e.book.Pages[e.page-1])), nil
 }
 
-func (e *episode) row(args []any) (any, error) {
+func (e *episode) readRow(args []any) (any, error) {
 	if e.page == 0 {
 		return nil, errors.New("no page is open")
 	}

@@ -25,7 +25,7 @@ type Demonstrations struct {
 func newDemonstrations(cfg DemoConfig, tok tasks.Tokenizer, places []*place) *Demonstrations {
 	d := &Demonstrations{cfg: cfg, tok: tok}
 	for fact := range d.usual {
-		d.usual[fact] = usual(fact, cfg.UsualBooks)
+		d.usual[fact] = usualBooks(fact, cfg.UsualBooks)
 	}
 	fixed := tokenizer.LowerWords(wording)
 	for _, p := range places {
@@ -50,9 +50,9 @@ func newDemonstrations(cfg DemoConfig, tok tasks.Tokenizer, places []*place) *De
 // Demonstration returns the tokens of the i-th one and a mask with 1 where the demonstrator, not the prompt
 // or the tool, wrote the token. It depends on the configuration and i alone.
 func (d *Demonstrations) Demonstration(i uint64) (tokens []int32, mask []uint8) {
-	places, in, q := d.draw(i)
+	places, in, q := d.drawWorld(i)
 	found := map[string]string{}
-	for _, p := range passages(places, in) {
+	for _, p := range newPassages(places, in) {
 		found[p.Title] = p.Text
 	}
 	write := func(acts uint8, text string) {
@@ -62,20 +62,20 @@ func (d *Demonstrations) Demonstration(i uint64) (tokens []int32, mask []uint8) 
 			mask = append(mask, acts)
 		}
 	}
-	write(0, says(tasks.TokenBegin, q.text))
+	write(0, contextText(tasks.TokenBegin, q.text))
 	for _, search := range q.searches {
-		write(1, says(tasks.TokenSearch, search, tasks.TokenSearchEnd))
-		write(0, says(tasks.TokenInfo, found[search], tasks.TokenInfoEnd))
+		write(1, contextText(tasks.TokenSearch, search, tasks.TokenSearchEnd))
+		write(0, contextText(tasks.TokenInfo, found[search], tasks.TokenInfoEnd))
 	}
-	write(1, says(tasks.TokenAnswer, q.answer, tasks.TokenAnswerEnd))
+	write(1, contextText(tasks.TokenAnswer, q.answer, tasks.TokenAnswerEnd))
 	return tokens, mask
 }
 
-// says is text as an agent's context has it.
-func says(parts ...string) string { return strings.Join(parts, " ") }
+// contextText returns text as an agent's context has it.
+func contextText(parts ...string) string { return strings.Join(parts, " ") }
 
-// draw makes up the i-th world, its books, and a question about it.
-func (d *Demonstrations) draw(i uint64) ([]*place, shelf, question) {
+// drawWorld makes up the i-th world, its books, and a question about it.
+func (d *Demonstrations) drawWorld(i uint64) ([]*place, shelf, question) {
 	rng := rand.New(rand.NewPCG(d.cfg.Seed, i))
 	searches := 1
 	if i >= d.cfg.OneHopFirst {
@@ -83,12 +83,12 @@ func (d *Demonstrations) draw(i uint64) ([]*place, shelf, question) {
 	}
 	var in shelf
 	for fact := range in {
-		in[fact] = pick(rng, d.usual[fact])
+		in[fact] = drawOne(rng, d.usual[fact])
 	}
 	for {
-		places := d.places(rng)
+		places := d.drawPlaces(rng)
 		for range 8 { // a world may have no question of the kind
-			if q, ok := ask(rng, searches, places, in); ok {
+			if q, ok := drawQuestion(rng, searches, places, in); ok {
 				return places, in, q
 			}
 		}
@@ -98,13 +98,14 @@ func (d *Demonstrations) draw(i uint64) ([]*place, shelf, question) {
 // madeUp is how many places a world has.
 const madeUp = 5
 
-func (d *Demonstrations) places(rng *rand.Rand) []*place {
+// drawPlaces draws the places of a world.
+func (d *Demonstrations) drawPlaces(rng *rand.Rand) []*place {
 	places := make([]*place, madeUp)
 	taken := map[string]bool{} // by facts.Key: a search must find one thing
 	for i := range places {
 		p := &place{name: d.newName(rng, taken), regions: []string{d.newName(rng, taken)}}
 		for f := range p.values {
-			p.values[f] = d.name(rng)
+			p.values[f] = d.drawName(rng)
 		}
 		places[i] = p
 	}
@@ -121,18 +122,18 @@ func (d *Demonstrations) places(rng *rand.Rand) []*place {
 // newName draws a name that is not taken, and takes it.
 func (d *Demonstrations) newName(rng *rand.Rand, taken map[string]bool) string {
 	for {
-		if name := d.name(rng); !taken[facts.Key(name)] {
+		if name := d.drawName(rng); !taken[facts.Key(name)] {
 			taken[facts.Key(name)] = true
 			return name
 		}
 	}
 }
 
-// name draws a made-up name, as long as a real one.
-func (d *Demonstrations) name(rng *rand.Rand) string {
+// drawName draws a made-up name, as long as a real name.
+func (d *Demonstrations) drawName(rng *rand.Rand) string {
 	var name strings.Builder
-	name.WriteString(pick(rng, d.words))
-	for range pick(rng, d.lengths) - 1 {
+	name.WriteString(drawOne(rng, d.words))
+	for range drawOne(rng, d.lengths) - 1 {
 		mark := " "
 		switch n := rng.IntN(20); {
 		case n < 3:
@@ -140,7 +141,7 @@ func (d *Demonstrations) name(rng *rand.Rand) string {
 		case n < 4:
 			mark = "'"
 		}
-		name.WriteString(mark + pick(rng, d.words))
+		name.WriteString(mark + drawOne(rng, d.words))
 	}
 	return name.String()
 }

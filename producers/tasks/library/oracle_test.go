@@ -63,9 +63,9 @@ func TestEveryDemonstrationIsRightInItsWorld(t *testing.T) {
 		require.NoError(t, err)
 		searches := map[int]int{}
 		for i := range uint64(500) {
-			places, in, q := task.draw(i)
+			places, in, q := task.drawWorld(i)
 			tokens, mask := task.Demonstration(i)
-			trajectory, transcript := rollout(t, task, passages(places, in), schemas.Prompt{ID: "q", Text: q.text, Answers: []string{q.answer}},
+			trajectory, transcript := rollout(t, task, newPassages(places, in), schemas.Prompt{ID: "q", Text: q.text, Answers: []string{q.answer}},
 				func(context []int32) []int32 {
 					require.Equal(t, tokens[:len(context)], context)
 					acts := slices.Index(mask[len(context):], 0)
@@ -93,7 +93,7 @@ func TestWorldsDifferInWhereFactsAre(t *testing.T) {
 	task := newTask(t)
 	counts := [len(realShelf)]map[string]int{}
 	for i := range uint64(2000) {
-		_, in, _ := task.draw(i)
+		_, in, _ := task.drawWorld(i)
 		for fact, book := range in {
 			if counts[fact] == nil {
 				counts[fact] = map[string]int{}

@@ -35,16 +35,16 @@ func About(kind string) string {
 	return ""
 }
 
-// ask draws a question about places whose answer takes that number of searches; false when the draw found no such question.
-func ask(rng *rand.Rand, searches int, places []*place, in shelf) (question, bool) {
+// drawQuestion draws a question about places whose answer takes that number of searches; false when the draw found no such question.
+func drawQuestion(rng *rand.Rand, searches int, places []*place, in shelf) (question, bool) {
 	var q question
-	field, p := rng.IntN(len(fields)), pick(rng, places)
+	field, p := rng.IntN(len(fields)), drawOne(rng, places)
 	subject, hops := p.name, searches-1
 	if hops > 0 && rng.IntN(2) == 0 {
 		if len(p.regions) == 0 {
 			return q, false
 		}
-		region := pick(rng, p.regions)
+		region := drawOne(rng, p.regions)
 		subject = "the country of " + region
 		q.searches = append(q.searches, in[factRegion]+" "+region)
 		hops--
@@ -78,8 +78,8 @@ const (
 	mostHeldOut  = 150
 )
 
-// questions draws the questions about the places of a split.
-func questions(split tasks.Split, places []*place) []schemas.Prompt {
+// drawQuestions draws the questions about the places of a split.
+func drawQuestions(split tasks.Split, places []*place) []schemas.Prompt {
 	most := mostHeldOut
 	if split == tasks.Train {
 		most = mostTraining
@@ -91,7 +91,7 @@ func questions(split tasks.Split, places []*place) []schemas.Prompt {
 		rng := rand.New(rand.NewPCG(h.Sum64(), 0))
 		seen := map[string]bool{}
 		for range 20 * most {
-			q, ok := ask(rng, i+1, places, realShelf)
+			q, ok := drawQuestion(rng, i+1, places, realShelf)
 			if !ok || seen[q.text] || len(seen) == most {
 				continue
 			}

@@ -10,9 +10,9 @@ import (
 // mostTogether bounds the countries that come into a split together.
 const mostTogether = 12
 
-// divide puts every country into a split, together with those that border it and those that border these, so that
+// divideCountries puts every country into a split, together with the countries that border it and the countries that border these, so that
 // questions of several hops exist in the small splits.
-func divide(countries []*facts.Country, validation, test int, seed uint64) {
+func divideCountries(countries []*facts.Country, validation, test int, seed uint64) {
 	byName := map[string]*facts.Country{}
 	for _, c := range countries {
 		byName[c.Name] = c

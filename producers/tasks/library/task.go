@@ -27,7 +27,7 @@ func New(cfg Config, o tasks.Opening) (*Task, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("task library: %w", err)
 	}
-	countries, err := load(cfg)
+	countries, err := loadCountries(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("task library: %w", err)
 	}
@@ -36,9 +36,9 @@ func New(cfg Config, o tasks.Opening) (*Task, error) {
 	var all []*place
 	for _, split := range tasks.Splits() {
 		all = append(all, world[split]...)
-		data.Questions[split] = questions(split, world[split])
+		data.Questions[split] = drawQuestions(split, world[split])
 	}
-	data.Passages = passages(all, realShelf)
+	data.Passages = newPassages(all, realShelf)
 	if err := data.Validate(); err != nil {
 		return nil, fmt.Errorf("task library: %w", err)
 	}
@@ -49,16 +49,16 @@ func New(cfg Config, o tasks.Opening) (*Task, error) {
 	return &Task{Dataset: data, Tokenizer: tok, Demonstrations: newDemonstrations(cfg.Demo, tok, all)}, nil
 }
 
-// load reads the countries whose names cannot be taken for something else, and divides them.
-func load(cfg Config) ([]*facts.Country, error) {
+// loadCountries reads the countries whose names cannot be taken for something else, and divides them.
+func loadCountries(cfg Config) ([]*facts.Country, error) {
 	countries, err := facts.Load()
 	if err != nil {
 		return nil, err
 	}
 	countries = slices.DeleteFunc(countries, func(c *facts.Country) bool {
-		c.Regions = slices.DeleteFunc(c.Regions, ambiguous)
-		return ambiguous(c.Name) || ambiguous(c.Capital)
+		c.Regions = slices.DeleteFunc(c.Regions, isAmbiguous)
+		return isAmbiguous(c.Name) || isAmbiguous(c.Capital)
 	})
-	divide(countries, cfg.ValidationCountries, cfg.TestCountries, cfg.SplitSeed)
+	divideCountries(countries, cfg.ValidationCountries, cfg.TestCountries, cfg.SplitSeed)
 	return countries, nil
 }

@@ -23,12 +23,12 @@ func newTask(tb testing.TB) *Task {
 
 func TestSplitSizes(t *testing.T) {
 	t.Parallel()
-	countries, err := load(DefaultConfig())
+	countries, err := loadCountries(DefaultConfig())
 	require.NoError(t, err)
 	got := map[tasks.Split]int{}
 	for _, c := range countries {
 		got[c.Split]++
-		require.False(t, ambiguous(c.Name) || ambiguous(c.Capital), c.Name)
+		require.False(t, isAmbiguous(c.Name) || isAmbiguous(c.Capital), c.Name)
 	}
 	require.Equal(t, 30, got[tasks.Validation])
 	require.Equal(t, 49, got[tasks.Test])
@@ -40,7 +40,7 @@ func TestSplitSizes(t *testing.T) {
 // its answer, and no passage about a country names one of another split.
 func TestSplitsDoNotLeak(t *testing.T) {
 	t.Parallel()
-	countries, err := load(DefaultConfig())
+	countries, err := loadCountries(DefaultConfig())
 	require.NoError(t, err)
 	task := newTask(t)
 	splitOf := map[string]tasks.Split{} // by key
@@ -128,7 +128,7 @@ func TestConfigReportsEveryFault(t *testing.T) {
 func TestAreasAreRounded(t *testing.T) {
 	t.Parallel()
 	for area, want := range map[float64]string{-1: "", 0: "", 0.44: "1", 34.2: "34", 991: "990", 1012: "1k", 450295: "450k", 9372610: "9m", 17098242: "17m"} {
-		require.Equal(t, want, rounded(area), area)
+		require.Equal(t, want, roundedArea(area), area)
 	}
 }
 
@@ -137,7 +137,7 @@ func TestUsualBooks(t *testing.T) {
 	t.Parallel()
 	for n := 1; n <= len(books); n++ {
 		for fact := range realShelf {
-			at := usual(fact, n)
+			at := usualBooks(fact, n)
 			require.Len(t, at, n)
 			require.Equal(t, realShelf[fact], at[0])
 			seen := map[string]bool{}

@@ -44,8 +44,8 @@ var realShelf = shelf{
 	"gazetteer",
 }
 
-// usual are the first n books in which a fact may be kept, the real world's first.
-func usual(fact, n int) []string {
+// usualBooks returns the first n books in which a fact may be kept, the real world's first.
+func usualBooks(fact, n int) []string {
 	at := slices.Index(books[:], realShelf[fact])
 	var out []string
 	// The steps are uneven, so that two facts of one book seldom share another.
@@ -55,8 +55,8 @@ func usual(fact, n int) []string {
 	return out
 }
 
-// passages are all that the books say of a world.
-func passages(places []*place, in shelf) []tasks.Passage {
+// newPassages returns all passages of a world's books.
+func newPassages(places []*place, in shelf) []tasks.Passage {
 	var out []tasks.Passage
 	for _, p := range places {
 		for _, book := range books {
@@ -82,8 +82,8 @@ func passages(places []*place, in shelf) []tasks.Passage {
 	return out
 }
 
-// ambiguous says that a name has a word in it that questions and passages use, as South Sudan does.
-func ambiguous(name string) bool {
+// isAmbiguous reports whether a name has a word in it that questions and passages use, as South Sudan does.
+func isAmbiguous(name string) bool {
 	return slices.ContainsFunc(tokenizer.LowerWords(name), func(word string) bool {
 		return slices.Contains(tokenizer.LowerWords(wording), word)
 	})
@@ -102,7 +102,7 @@ func realPlaces(countries []*facts.Country) map[tasks.Split][]*place {
 	for _, c := range countries {
 		p := &place{
 			name: c.Name, regions: c.Regions,
-			values: [...]string{c.Capital, c.Currency, c.Code, c.Domain, c.Abbreviation, c.Number, rounded(c.Area)},
+			values: [...]string{c.Capital, c.Currency, c.Code, c.Domain, c.Abbreviation, c.Number, roundedArea(c.Area)},
 		}
 		byName[c.Name], facts[c.Name] = p, c
 		out[c.Split] = append(out[c.Split], p)
@@ -114,7 +114,7 @@ func realPlaces(countries []*facts.Country) map[tasks.Split][]*place {
 			if other == nil || other.Split != c.Split {
 				continue
 			}
-			d, far := bearing(c, other)
+			d, far := bearingTo(c, other)
 			if p := byName[c.Name]; p.next[d] == nil || far < nearest[d] {
 				p.next[d], nearest[d] = byName[name], far
 			}
@@ -123,8 +123,8 @@ func realPlaces(countries []*facts.Country) map[tasks.Split][]*place {
 	return out
 }
 
-// bearing says in which direction one country lies from another, by their middles, and how far away in degrees.
-func bearing(from, to *facts.Country) (direction int, far float64) {
+// bearingTo returns the direction in which one country lies from another, by their middles, and the distance in degrees.
+func bearingTo(from, to *facts.Country) (direction int, far float64) {
 	north := to.Latitude - from.Latitude
 	east := math.Remainder(to.Longitude-from.Longitude, 360) * math.Cos((from.Latitude+to.Latitude)/2*math.Pi/180)
 	far = math.Hypot(north, east)
@@ -139,8 +139,8 @@ func bearing(from, to *facts.Country) (direction int, far float64) {
 	return 3, far
 }
 
-// rounded says an area in square kilometres in two digits, "450k", and "" when there is none.
-func rounded(area float64) string {
+// roundedArea returns an area in square kilometres in two digits, "450k", and "" when there is none.
+func roundedArea(area float64) string {
 	if area <= 0 {
 		return ""
 	}
@@ -155,5 +155,5 @@ func rounded(area float64) string {
 	return strconv.FormatFloat(math.Ceil(size), 'f', 0, 64)
 }
 
-// pick draws one of several.
-func pick[T any](rng *rand.Rand, from []T) T { return from[rng.IntN(len(from))] }
+// drawOne draws one element of a list.
+func drawOne[T any](rng *rand.Rand, from []T) T { return from[rng.IntN(len(from))] }

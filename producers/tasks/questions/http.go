@@ -65,7 +65,7 @@ func openServiceTask(ctx context.Context, cfg ServiceConfig, o tasks.Opening) (*
 	}
 	defer client.Close()
 	client.WarnIfPlain(o.Log)
-	rows, err := cfg.pages(ctx, client)
+	rows, err := cfg.fetchPages(ctx, client)
 	if err != nil {
 		return nil, fmt.Errorf("ask for the questions: %w", err)
 	}
@@ -73,11 +73,11 @@ func openServiceTask(ctx context.Context, cfg ServiceConfig, o tasks.Opening) (*
 	if err != nil {
 		return nil, err
 	}
-	return setup(o, &tasks.Dataset{Name: o.Name, Questions: asked}, cfg.Tokenizer)
+	return newSetup(o, &tasks.Dataset{Name: o.Name, Questions: asked}, cfg.Tokenizer)
 }
 
-// pages are the questions of all pages, one a line.
-func (c *ServiceConfig) pages(ctx context.Context, client *remote.Client) ([]byte, error) {
+// fetchPages fetches the questions of all pages, one a line.
+func (c *ServiceConfig) fetchPages(ctx context.Context, client *remote.Client) ([]byte, error) {
 	var rows bytes.Buffer
 	seen := map[string]bool{}
 	count := 0

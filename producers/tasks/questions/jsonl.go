@@ -54,7 +54,7 @@ func openFileTask(_ context.Context, cfg FileConfig, o tasks.Opening) (*tasks.Se
 	if err != nil {
 		return nil, err
 	}
-	s, err := setup(o, &tasks.Dataset{Name: o.Name, Questions: asked}, cfg.Tokenizer)
+	s, err := newSetup(o, &tasks.Dataset{Name: o.Name, Questions: asked}, cfg.Tokenizer)
 	if err != nil || cfg.Demonstrations == "" {
 		return s, err
 	}
@@ -66,8 +66,8 @@ func openFileTask(_ context.Context, cfg FileConfig, o tasks.Opening) (*tasks.Se
 	return s, nil
 }
 
-// setup checks the questions and finds the tokenizer: the run's, else the file's, else one of the questions' words.
-func setup(o tasks.Opening, data *tasks.Dataset, file string) (*tasks.Setup, error) {
+// newSetup checks the questions and finds the tokenizer: the run's, else the file's, else a tokenizer of the questions' words.
+func newSetup(o tasks.Opening, data *tasks.Dataset, file string) (*tasks.Setup, error) {
 	if err := data.Validate(); err != nil {
 		return nil, err
 	}

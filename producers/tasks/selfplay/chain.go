@@ -25,13 +25,13 @@ const (
 	ofNeighbour   = "the neighbour of "
 )
 
-// spaced is a text with a space between each two tokens.
-func spaced(text string) string { return strings.Join(tokenizer.LowerWords(text), " ") }
+// spaceTokens returns a text with a space between each two tokens.
+func spaceTokens(text string) string { return strings.Join(tokenizer.LowerWords(text), " ") }
 
-// follow goes through the documents that a question leads through, each found by its title; ok is false where one of them is not there or
-// does not name the next.
-func follow(question string, find func(title string) string) (c chain, ok bool) {
-	question = strings.TrimSuffix(spaced(question), " ?")
+// followChain goes through the documents that a question leads through, each found by its title; ok is false where a document is not there
+// or does not name the next.
+func followChain(question string, find func(title string) string) (c chain, ok bool) {
+	question = strings.TrimSuffix(spaceTokens(question), " ?")
 	what, _, ok := strings.Cut(strings.TrimPrefix(question, "what is the "), " of ")
 	if !ok {
 		return c, false
@@ -59,9 +59,9 @@ func follow(question string, find func(title string) string) (c chain, ok bool) 
 	return c, true
 }
 
-// question asks for a field of the last document by way of the documents from one of them on: from the last one itself it takes one search,
-// from the one before it two.
-func (c chain) question(from int, field string) string {
+// questionFrom asks for a field of the last document by way of the documents from a given document on: from the last document itself it
+// takes one search, from the document before it two.
+func (c chain) questionFrom(from int, field string) string {
 	subject := c.titles[from]
 	for i := from; i < len(c.titles)-1; i++ {
 		if i == 0 && c.region {
@@ -73,21 +73,21 @@ func (c chain) question(from int, field string) string {
 	return "what is the " + field + " of " + subject + " ?"
 }
 
-// askable says whether some question does not hold its answer, as each about the capital of Monaco does.
-func (c chain) askable() bool {
+// isAskable reports whether some question does not hold its answer, as each question about the capital of Monaco does.
+func (c chain) isAskable() bool {
 	for from := range c.titles {
-		if !selfplay.GivesAway(c.question(from, c.field), c.answer) {
+		if !selfplay.GivesAway(c.questionFrom(from, c.field), c.answer) {
 			return true
 		}
 	}
 	return false
 }
 
-// document is all of it in one text.
-func (c chain) document() string { return strings.Join(c.documents, " ") }
+// joinDocuments returns all documents in one text.
+func (c chain) joinDocuments() string { return strings.Join(c.documents, " ") }
 
-// proposal is what a proposer is shown.
-func (c chain) proposal() string { return c.document() + " ask for " + c.answer + " ." }
+// proposerPrompt returns the prompt of a proposer.
+func (c chain) proposerPrompt() string { return c.joinDocuments() + " ask for " + c.answer + " ." }
 
 // wording are the words of a proposal beside those of documents.
 const wording = "ask for ."

@@ -70,26 +70,26 @@ func (d *Demonstrations) Demonstration(i uint64) (tokens []int32, mask []uint8) 
 			mask = append(mask, acts)
 		}
 	}
-	c, rng := d.chain(i), rand.New(rand.NewPCG(d.cfg.Solver.Seed, ^i))
+	c, rng := d.chainAt(i), rand.New(rand.NewPCG(d.cfg.Solver.Seed, ^i))
 	if part == partProposer {
-		write(0, tasks.TokenBegin, c.proposal())
-		write(1, tasks.TokenAnswer, d.propose(c, rng), tasks.TokenAnswerEnd)
+		write(0, tasks.TokenBegin, c.proposerPrompt())
+		write(1, tasks.TokenAnswer, d.demonstrateQuestion(c, rng), tasks.TokenAnswerEnd)
 		return tokens, mask
 	}
-	write(0, tasks.TokenBegin, c.document())
+	write(0, tasks.TokenBegin, c.joinDocuments())
 	if d.noise {
-		write(0, d.chain(i+elsewhere).last())
+		write(0, d.chainAt(i+elsewhere).lastDocument())
 	}
-	write(0, c.question(rng.IntN(len(c.titles)), c.field), tasks.TokenAnswer)
+	write(0, c.questionFrom(rng.IntN(len(c.titles)), c.field), tasks.TokenAnswer)
 	write(1, c.answer, tasks.TokenAnswerEnd)
 	return tokens, mask
 }
 
-// last is the document that has the answer.
-func (c chain) last() string { return c.documents[len(c.documents)-1] }
+// lastDocument returns the document that has the answer.
+func (c chain) lastDocument() string { return c.documents[len(c.documents)-1] }
 
-// propose is a demonstrated question.
-func (d *Demonstrations) propose(c chain, rng *rand.Rand) string {
+// demonstrateQuestion returns a demonstrated question.
+func (d *Demonstrations) demonstrateQuestion(c chain, rng *rand.Rand) string {
 	from, field := len(c.titles)-1, c.field
 	if rng.Float64() >= d.cfg.Nearest {
 		from = rng.IntN(len(c.titles))
@@ -98,12 +98,12 @@ func (d *Demonstrations) propose(c chain, rng *rand.Rand) string {
 		fields := slices.DeleteFunc(countries.Fields(), func(f string) bool { return f == field })
 		field = fields[rng.IntN(len(fields))]
 	}
-	return c.question(from, field)
+	return c.questionFrom(from, field)
 }
 
-// chain is what the i-th right demonstration of the task countries leads through, or one farther on where two of its places, whose names are
-// made up, are called the same.
-func (d *Demonstrations) chain(i uint64) chain {
+// chainAt returns the documents that the i-th right demonstration of the task countries leads through, or a later chain where two of its
+// places, whose names are made up, have the same name.
+func (d *Demonstrations) chainAt(i uint64) chain {
 	for ; ; i += 2 * elsewhere {
 		tokens, _ := d.perfect.Demonstration(i)
 		question, rest, _ := strings.Cut(strings.TrimPrefix(d.tok.Decode(tokens), tasks.TokenBegin+" "), " ?")
@@ -112,7 +112,7 @@ func (d *Demonstrations) chain(i uint64) chain {
 			title, said, _ := strings.Cut(turn, " "+tasks.TokenSearchEnd+" "+tasks.TokenInfo+" ")
 			found[title], _, _ = strings.Cut(said, " "+tasks.TokenInfoEnd)
 		}
-		if c, ok := follow(question, func(title string) string { return found[title] }); ok {
+		if c, ok := followChain(question, func(title string) string { return found[title] }); ok {
 			return c
 		}
 	}

@@ -31,20 +31,20 @@ func unknown(task *Task) int32 { return task.Tokenizer.(*tokenizer.Tokenizer).Un
 // chains are those of the training prompts, in their order.
 func chains(t *testing.T, task *Task) []chain {
 	t.Helper()
-	plain, err := countries.New(DefaultConfig().countries(countries.DefaultDemoConfig()), tasks.Opening{})
+	plain, err := countries.New(DefaultConfig().countriesConfig(countries.DefaultDemoConfig()), tasks.Opening{})
 	require.NoError(t, err)
 	found := map[string]string{}
 	for _, p := range task.Passages {
-		found[spaced(p.Title)] = spaced(p.Text)
+		found[spaceTokens(p.Title)] = spaceTokens(p.Text)
 	}
 	var out []chain
 	left := 0
 	for _, q := range plain.Questions[tasks.Train] {
-		c, ok := follow(q.Text, func(title string) string { return found[title] })
+		c, ok := followChain(q.Text, func(title string) string { return found[title] })
 		require.True(t, ok, q.Text)
 		require.True(t, selfplay.Right(c.answer, q.Answers...), q.Text)
-		require.Equal(t, spaced(q.Text), c.question(0, c.field))
-		if !c.askable() {
+		require.Equal(t, spaceTokens(q.Text), c.questionFrom(0, c.field))
+		if !c.isAskable() {
 			left++
 			continue
 		}
@@ -65,13 +65,13 @@ func TestEveryDocumentCanBeAskedAbout(t *testing.T) {
 	for _, split := range []tasks.Split{tasks.Validation, tasks.Test} {
 		for _, q := range task.Questions[split] {
 			require.Empty(t, q.Meta)
-			held[spaced(q.ID[strings.LastIndex(q.ID, "/")+1:])] = true
+			held[spaceTokens(q.ID[strings.LastIndex(q.ID, "/")+1:])] = true
 		}
 	}
 	for i, c := range all {
 		p := train[i]
-		require.Equal(t, c.document(), p.Meta[selfplay.MetaDocument])
-		require.Equal(t, c.proposal(), p.Text)
+		require.Equal(t, c.joinDocuments(), p.Meta[selfplay.MetaDocument])
+		require.Equal(t, c.proposerPrompt(), p.Text)
 		require.NotContains(t, task.Tokenizer.Encode(p.Text), unknown(task), p.Text)
 		require.NotEmpty(t, About(p.Source))
 		require.NotContains(t, c.documents, p.Meta[selfplay.MetaNoise])
@@ -80,7 +80,7 @@ func TestEveryDocumentCanBeAskedAbout(t *testing.T) {
 			require.False(t, held[title], "%s is held out", title)
 		}
 		for from := range c.titles {
-			again, ok := follow(c.question(from, c.field), func(title string) string { return c.documents[slices.Index(c.titles, title)] })
+			again, ok := followChain(c.questionFrom(from, c.field), func(title string) string { return c.documents[slices.Index(c.titles, title)] })
 			require.True(t, ok)
 			require.Equal(t, c.answer, again.answer)
 			require.Equal(t, c.documents[from:], again.documents)
@@ -112,16 +112,16 @@ func TestDemonstrations(t *testing.T) {
 			continue
 		}
 		require.NotContains(t, mask[acts:], uint8(0))
-		c, said := task.chain(i), task.Tokenizer.Decode(tokens[acts:])
+		c, said := task.chainAt(i), task.Tokenizer.Decode(tokens[acts:])
 		if i%parts == partVerifier {
 			require.Equal(t, c.answer+" </answer>", said)
-			require.True(t, strings.HasPrefix(task.Tokenizer.Decode(tokens), "<bos> "+c.document()+" "))
+			require.True(t, strings.HasPrefix(task.Tokenizer.Decode(tokens), "<bos> "+c.joinDocuments()+" "))
 			continue
 		}
-		require.Equal(t, agent.Opening(schemas.Prompt{Text: c.proposal()}), tokens[:acts])
+		require.Equal(t, agent.Opening(schemas.Prompt{Text: c.proposerPrompt()}), tokens[:acts])
 		asked++
 		question := strings.TrimSuffix(strings.TrimPrefix(said, "<answer> "), " </answer>")
-		got, ok := follow(question, func(title string) string { return c.documents[slices.Index(c.titles, title)] })
+		got, ok := followChain(question, func(title string) string { return c.documents[slices.Index(c.titles, title)] })
 		require.True(t, ok, question)
 		if got.answer == c.answer {
 			valid++
@@ -168,9 +168,9 @@ func (a actor) say(r *schemas.GenerateRequest) string {
 			}
 			c := chain{titles: titles, region: strings.Contains(documents, " is a region of ")}
 			for from := range titles {
-				got, ok := follow(c.question(from, field), find(documents))
-				if gold := strings.TrimSuffix(answer, " ."); ok && got.answer == gold && !selfplay.GivesAway(c.question(from, field), gold) {
-					return "<answer> " + c.question(from, field) + " </answer>"
+				got, ok := followChain(c.questionFrom(from, field), find(documents))
+				if gold := strings.TrimSuffix(answer, " ."); ok && got.answer == gold && !selfplay.GivesAway(c.questionFrom(from, field), gold) {
+					return "<answer> " + c.questionFrom(from, field) + " </answer>"
 				}
 			}
 		}
@@ -178,7 +178,7 @@ func (a actor) say(r *schemas.GenerateRequest) string {
 	}
 	if documents, ok := strings.CutSuffix(text, " <answer>"); ok {
 		at := strings.LastIndex(documents, "what is the ")
-		got, _ := follow(documents[at:], find(documents[:at]))
+		got, _ := followChain(documents[at:], find(documents[:at]))
 		return got.answer + " </answer>"
 	}
 	question, rest, _ := strings.Cut(text, " ?")
@@ -187,13 +187,13 @@ func (a actor) say(r *schemas.GenerateRequest) string {
 	}
 	rest = strings.ReplaceAll(rest, "<info> ", " . ")
 	rest = strings.ReplaceAll(rest, " </info>", " . ")
-	got, ok := follow(question, find(rest))
+	got, ok := followChain(question, find(rest))
 	if ok {
 		return "<answer> " + got.answer + " </answer>"
 	}
 	// What is not found yet is the last title that was asked of.
 	next := ""
-	_, _ = follow(question, func(title string) string {
+	_, _ = followChain(question, func(title string) string {
 		if document := find(rest)(title); document != "" {
 			return document
 		}

@@ -33,11 +33,11 @@ func DefaultConfig() Config {
 
 // Validate reports every fault.
 func (c Config) Validate() error {
-	return check.All(c.countries(c.Demo.Solver).Validate(), check.Section("demo", c.Demo.Validate()))
+	return check.All(c.countriesConfig(c.Demo.Solver).Validate(), check.Section("demo", c.Demo.Validate()))
 }
 
-// countries is the task countries with these demonstrations.
-func (c Config) countries(demo countries.DemoConfig) countries.Config {
+// countriesConfig returns the configuration of the task countries with these demonstrations.
+func (c Config) countriesConfig(demo countries.DemoConfig) countries.Config {
 	return countries.Config{Division: c.Division, Demo: demo}
 }
 
@@ -95,19 +95,19 @@ func New(cfg Config, o tasks.Opening) (*Task, error) {
 		return nil, fmt.Errorf("task selfplay: %w", err)
 	}
 	o.Texts = append(slices.Clone(o.Texts), wording)
-	told, err := countries.New(cfg.countries(cfg.Demo.Solver), o)
+	told, err := countries.New(cfg.countriesConfig(cfg.Demo.Solver), o)
 	if err != nil {
 		return nil, fmt.Errorf("task selfplay: %w", err)
 	}
 	right := cfg.Demo.Solver
 	right.StopEarly, right.WrongField = 0, 0
 	o.Tokenizer = told.Tokenizer
-	perfect, err := countries.New(cfg.countries(right), o)
+	perfect, err := countries.New(cfg.countriesConfig(right), o)
 	if err != nil {
 		return nil, fmt.Errorf("task selfplay: %w", err)
 	}
 	data := &tasks.Dataset{Name: Name, Passages: told.Passages, Questions: map[tasks.Split][]schemas.Prompt{
-		tasks.Train: games(told.Dataset, cfg.Noise), tasks.Validation: told.Questions[tasks.Validation], tasks.Test: told.Questions[tasks.Test],
+		tasks.Train: newGames(told.Dataset, cfg.Noise), tasks.Validation: told.Questions[tasks.Validation], tasks.Test: told.Questions[tasks.Test],
 	}}
 	if err := data.Validate(); err != nil {
 		return nil, fmt.Errorf("task selfplay: %w", err)
@@ -117,40 +117,40 @@ func New(cfg Config, o tasks.Opening) (*Task, error) {
 	}}, nil
 }
 
-// games makes a prompt of each training question that can be asked without its answer in it: what the question leads through, and its
-// answer, without the question.
-func games(d *tasks.Dataset, noise bool) []schemas.Prompt {
+// newGames makes a prompt of each training question that can be asked without its answer in it: the documents that the question leads
+// through, and its answer, without the question.
+func newGames(d *tasks.Dataset, noise bool) []schemas.Prompt {
 	found := map[string]string{}
 	for _, p := range d.Passages {
-		found[spaced(p.Title)] = spaced(p.Text)
+		found[spaceTokens(p.Title)] = spaceTokens(p.Text)
 	}
 	find := func(title string) string { return found[title] }
 	var out []schemas.Prompt
 	var chains []chain
 	for _, q := range d.Questions[tasks.Train] {
-		c, ok := follow(q.Text, find)
-		if !ok || !c.askable() {
+		c, ok := followChain(q.Text, find)
+		if !ok || !c.isAskable() {
 			continue
 		}
 		chains = append(chains, c)
 		out = append(out, schemas.Prompt{
-			ID: Name + "/" + q.ID, Text: c.proposal(), Answers: q.Answers, Source: gamePrefix + q.Source,
-			Meta: map[string]string{selfplay.MetaDocument: c.document(), selfplay.MetaAnswer: c.answer},
+			ID: Name + "/" + q.ID, Text: c.proposerPrompt(), Answers: q.Answers, Source: gamePrefix + q.Source,
+			Meta: map[string]string{selfplay.MetaDocument: c.joinDocuments(), selfplay.MetaAnswer: c.answer},
 		})
 	}
 	if noise {
 		for i := range out {
-			out[i].Meta[selfplay.MetaNoise] = other(chains, i).last()
+			out[i].Meta[selfplay.MetaNoise] = otherChain(chains, i).lastDocument()
 		}
 	}
 	return out
 }
 
-// other is the chain of another document than those of the i-th, some way from it.
-func other(chains []chain, i int) chain {
+// otherChain returns the chain of another document than the documents of the i-th, some way from it.
+func otherChain(chains []chain, i int) chain {
 	for step := range chains {
 		c := chains[(i+len(chains)/3+step)%len(chains)]
-		if !slices.Contains(chains[i].documents, c.last()) {
+		if !slices.Contains(chains[i].documents, c.lastDocument()) {
 			return c
 		}
 	}

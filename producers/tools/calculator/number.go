@@ -20,24 +20,26 @@ const maxBits = 1 << 16
 
 var errTooLarge = fmt.Errorf("a number has more than %d binary digits", maxBits)
 
-func fromFloat(x float64) (number, error) {
+func numberFromFloat(x float64) (number, error) {
 	if math.IsNaN(x) || math.IsInf(x, 0) {
 		return number{}, errors.New("the result is not a finite number")
 	}
 	return number{rounded: x}, nil
 }
 
-func fromRat(r *big.Rat) (number, error) {
+// numberFromRat returns an exact number.
+func numberFromRat(r *big.Rat) (number, error) {
 	if r.Num().BitLen() > maxBits || r.Denom().BitLen() > maxBits {
 		return number{}, errTooLarge
 	}
 	return number{exact: r}, nil
 }
 
-func whole(n int64) number { return number{exact: new(big.Rat).SetInt64(n)} }
+// wholeNumber returns a whole number.
+func wholeNumber(n int64) number { return number{exact: new(big.Rat).SetInt64(n)} }
 
-// float is the value, rounded.
-func (n number) float() float64 {
+// floatValue returns the value, rounded.
+func (n number) floatValue() float64 {
 	if n.exact == nil {
 		return n.rounded
 	}
@@ -45,22 +47,24 @@ func (n number) float() float64 {
 	return f
 }
 
-// integer is the value as a whole number; false where it is none, or rounded.
-func (n number) integer() (*big.Int, bool) {
+// wholeValue returns the value as a whole number; false where it is not whole, or rounded.
+func (n number) wholeValue() (*big.Int, bool) {
 	if n.exact == nil || !n.exact.IsInt() {
 		return nil, false
 	}
 	return n.exact.Num(), true
 }
 
-func (n number) zero() bool {
+// isZero reports whether the number is zero.
+func (n number) isZero() bool {
 	if n.exact == nil {
 		return n.rounded == 0
 	}
 	return n.exact.Sign() == 0
 }
 
-func (n number) negated() number {
+// negate returns the number with the other sign.
+func (n number) negate() number {
 	if n.exact == nil {
 		return number{rounded: -n.rounded}
 	}
@@ -70,7 +74,7 @@ func (n number) negated() number {
 // String is a whole number, a decimal that ends, or a fraction with what it is about; a rounded number is said to be so.
 func (n number) String() string {
 	if n.exact == nil {
-		return "about " + short(n.rounded)
+		return "about " + shortestText(n.rounded)
 	}
 	if n.exact.IsInt() {
 		return n.exact.Num().String()
@@ -78,14 +82,15 @@ func (n number) String() string {
 	if digits, exact := n.exact.FloatPrec(); exact && digits <= 30 {
 		return n.exact.FloatString(digits)
 	}
-	about := n.float()
+	about := n.floatValue()
 	if math.IsInf(about, 0) {
 		return n.exact.String()
 	}
-	return n.exact.String() + ", about " + short(about)
+	return n.exact.String() + ", about " + shortestText(about)
 }
 
-func short(x float64) string {
+// shortestText returns the shortest text of a number.
+func shortestText(x float64) string {
 	text := strconv.FormatFloat(x, 'g', 15, 64)
 	if !strings.ContainsRune(text, 'e') {
 		return text
@@ -98,16 +103,16 @@ func short(x float64) string {
 	return mantissa + "e" + sign + strings.TrimLeft(exponent, "+-0")
 }
 
-// binary applies an operator.
-func binary(op string, a, b number) (number, error) {
-	if b.zero() && (op == "/" || op == "//" || op == "%") {
+// applyOperator applies an operator.
+func applyOperator(op string, a, b number) (number, error) {
+	if b.isZero() && (op == "/" || op == "//" || op == "%") {
 		return number{}, errors.New("division by zero")
 	}
 	if op == "^" {
-		return power(a, b)
+		return powerOf(a, b)
 	}
 	if a.exact == nil || b.exact == nil {
-		return roundedBinary(op, a.float(), b.float())
+		return roundedBinary(op, a.floatValue(), b.floatValue())
 	}
 	r := new(big.Rat)
 	switch op {
@@ -120,48 +125,48 @@ func binary(op string, a, b number) (number, error) {
 	case "/":
 		r.Quo(a.exact, b.exact)
 	default:
-		floor := new(big.Rat).SetInt(floor(r.Quo(a.exact, b.exact)))
+		floor := new(big.Rat).SetInt(floorOf(r.Quo(a.exact, b.exact)))
 		if r = floor; op == "%" {
 			r = new(big.Rat).Sub(a.exact, new(big.Rat).Mul(floor, b.exact))
 		}
 	}
-	return fromRat(r)
+	return numberFromRat(r)
 }
 
-// floor is the greatest whole number that is not above r.
-func floor(r *big.Rat) *big.Int {
+// floorOf returns the greatest whole number that is not above r.
+func floorOf(r *big.Rat) *big.Int {
 	return new(big.Int).Div(r.Num(), r.Denom()) // Euclid's division rounds down where the divisor is positive
 }
 
 func roundedBinary(op string, a, b float64) (number, error) {
 	switch op {
 	case "+":
-		return fromFloat(a + b)
+		return numberFromFloat(a + b)
 	case "-":
-		return fromFloat(a - b)
+		return numberFromFloat(a - b)
 	case "*":
-		return fromFloat(a * b)
+		return numberFromFloat(a * b)
 	case "/":
-		return fromFloat(a / b)
+		return numberFromFloat(a / b)
 	case "//":
-		return fromFloat(math.Floor(a / b))
+		return numberFromFloat(math.Floor(a / b))
 	}
-	return fromFloat(a - b*math.Floor(a/b))
+	return numberFromFloat(a - b*math.Floor(a/b))
 }
 
-// power is exact where the exponent is whole.
-func power(a, b number) (number, error) {
-	n, ok := b.integer()
+// powerOf returns a to the power b, which is exact where the exponent is whole.
+func powerOf(a, b number) (number, error) {
+	n, ok := b.wholeValue()
 	if a.exact == nil || !ok {
 		if root, exact := rootPower(a, b); exact {
 			return root, nil
 		}
-		if a.float() < 0 {
+		if a.floatValue() < 0 {
 			return number{}, errors.New("a power of a negative number with a broken exponent")
 		}
-		return fromFloat(math.Pow(a.float(), b.float()))
+		return numberFromFloat(math.Pow(a.floatValue(), b.floatValue()))
 	}
-	if a.zero() && n.Sign() < 0 {
+	if a.isZero() && n.Sign() < 0 {
 		return number{}, errors.New("division by zero")
 	}
 	bits := int64(max(a.exact.Num().BitLen(), a.exact.Denom().BitLen()))
@@ -171,7 +176,7 @@ func power(a, b number) (number, error) {
 			a = number{exact: new(big.Rat).Mul(a.exact, a.exact)}
 		}
 		if n.Sign() == 0 {
-			a = whole(1)
+			a = wholeNumber(1)
 		}
 		return a, nil
 	}
@@ -183,7 +188,7 @@ func power(a, b number) (number, error) {
 	if n.Sign() < 0 {
 		r.Inv(r)
 	}
-	return fromRat(r)
+	return numberFromRat(r)
 }
 
 // rootPower is a number to the power of a half, exact where the root is.

@@ -18,19 +18,19 @@ const (
 
 // Evaluate works an expression out: + - * / // % ^ (or **), parentheses, decimals, and the functions of the package. // rounds
 // down, and % is what is left then. ^ binds most tightly and to the right.
-func Evaluate(text string) (string, error) { return evaluate(context.Background(), text) }
+func Evaluate(text string) (string, error) { return evaluateUntil(context.Background(), text) }
 
-// evaluate is Evaluate until ctx ends.
-func evaluate(ctx context.Context, text string) (string, error) {
+// evaluateUntil is Evaluate until ctx ends.
+func evaluateUntil(ctx context.Context, text string) (string, error) {
 	if len(text) > maxText {
 		return "", fmt.Errorf("the expression is longer than %d bytes", maxText)
 	}
 	p := &parser{ctx: ctx, text: spelling.Replace(text)}
-	p.next()
+	p.nextToken()
 	if p.token == "" {
 		return "", errors.New("there is no expression")
 	}
-	n, err := p.sum()
+	n, err := p.parseSum()
 	if err != nil {
 		return "", err
 	}
@@ -51,7 +51,8 @@ type parser struct {
 	depth int
 }
 
-func (p *parser) next() {
+// nextToken reads the next token.
+func (p *parser) nextToken() {
 	p.text = strings.TrimSpace(p.text)
 	n := 0
 	switch r, size := utf8.DecodeRuneInString(p.text); {
@@ -92,8 +93,8 @@ func numberEnd(text string) int {
 	return max(i, 1)
 }
 
-// left reads operands joined by operators of one level, from the left.
-func (p *parser) left(operand func() (number, error), operators ...string) (number, error) {
+// parseLeft reads operands joined by operators of one level, from the left.
+func (p *parser) parseLeft(operand func() (number, error), operators ...string) (number, error) {
 	a, err := operand()
 	for err == nil {
 		op := ""
@@ -105,99 +106,108 @@ func (p *parser) left(operand func() (number, error), operators ...string) (numb
 		if op == "" {
 			return a, nil
 		}
-		p.next()
+		p.nextToken()
 		var b number
 		if b, err = operand(); err == nil {
-			a, err = p.binary(op, a, b)
+			a, err = p.applyWithin(op, a, b)
 		}
 	}
 	return number{}, err
 }
 
-func (p *parser) sum() (number, error) {
+// parseSum reads a sum.
+func (p *parser) parseSum() (number, error) {
 	if p.depth++; p.depth > maxDepth {
 		return number{}, fmt.Errorf("the expression is nested deeper than %d", maxDepth)
 	}
 	defer func() { p.depth-- }()
-	return p.left(p.product, "+", "-")
+	return p.parseLeft(p.parseProduct, "+", "-")
 }
 
-func (p *parser) product() (number, error) { return p.left(p.signed, "*", "/", "//", "%") }
+// parseProduct reads a product.
+func (p *parser) parseProduct() (number, error) {
+	return p.parseLeft(p.parseSigned, "*", "/", "//", "%")
+}
 
-func (p *parser) signed() (number, error) {
+// parseSigned reads an operand with its signs.
+func (p *parser) parseSigned() (number, error) {
 	negative := false
 	for p.token == "-" || p.token == "+" {
 		negative = negative != (p.token == "-")
-		p.next()
+		p.nextToken()
 	}
-	n, err := p.raised()
+	n, err := p.parsePower()
 	if err == nil && negative {
-		n = n.negated()
+		n = n.negate()
 	}
 	return n, err
 }
 
-func (p *parser) raised() (number, error) {
+// parsePower reads an operand with its exponent.
+func (p *parser) parsePower() (number, error) {
 	if p.depth++; p.depth > maxDepth {
 		return number{}, fmt.Errorf("the expression is nested deeper than %d", maxDepth)
 	}
 	defer func() { p.depth-- }()
-	base, err := p.operand()
+	base, err := p.parseOperand()
 	if err != nil || p.token != "^" {
 		return base, err
 	}
-	p.next()
-	exponent, err := p.signed()
+	p.nextToken()
+	exponent, err := p.parseSigned()
 	if err != nil {
 		return number{}, err
 	}
-	return p.binary("^", base, exponent)
+	return p.applyWithin("^", base, exponent)
 }
 
-// binary is one step of the work: numbers of the greatest size take milliseconds, so that the time is looked at before each.
-func (p *parser) binary(op string, a, b number) (number, error) {
+// applyWithin applies an operator unless the time is over: numbers of the greatest size take milliseconds.
+func (p *parser) applyWithin(op string, a, b number) (number, error) {
 	if err := p.ctx.Err(); err != nil {
 		return number{}, err
 	}
-	return binary(op, a, b)
+	return applyOperator(op, a, b)
 }
 
-func (p *parser) operand() (number, error) {
+// parseOperand reads a number, a name or an expression in parentheses.
+func (p *parser) parseOperand() (number, error) {
 	token := p.token
-	p.next()
+	p.nextToken()
 	first, _ := utf8.DecodeRuneInString(token)
 	switch {
 	case token == "":
 		return number{}, errors.New("the expression ends where a number should be")
 	case token == "(":
-		n, err := p.sum()
+		n, err := p.parseSum()
 		if err == nil {
-			err = p.expect(")")
+			err = p.expectToken(")")
 		}
 		return n, err
 	case unicode.IsDigit(first) || first == '.':
-		return decimal(token)
+		return parseDecimal(token)
 	case unicode.IsLetter(first):
-		return p.named(token)
+		return p.parseNamed(token)
 	}
 	return number{}, fmt.Errorf("%q was not expected: a number should be there", token)
 }
 
-func (p *parser) expect(token string) error {
+// expectToken reads a token that must come next.
+func (p *parser) expectToken(token string) error {
 	if p.token != token {
 		if p.token == "" {
 			return fmt.Errorf("the expression ends where %q should be", token)
 		}
 		return fmt.Errorf("%q was not expected: %q should be there", p.token, token)
 	}
-	p.next()
+	p.nextToken()
 	return nil
 }
 
 // maxExponent bounds e in a decimal.
 const maxExponent = 10_000
 
-func decimal(token string) (number, error) {
+// parseDecimal reads a decimal number.
+func parseDecimal(token string) (number, error) {
 	if _, exponent, ok := strings.Cut(strings.ToLower(token), "e"); ok {
 		if n, valid := new(big.Int).SetString(strings.TrimPrefix(exponent, "+"), 10); !valid || !n.IsInt64() || n.Int64() > maxExponent || n.Int64() < -maxExponent {
 			return number{}, fmt.Errorf("the exponent of %.40s is not between -%d and %d", token, maxExponent, maxExponent)
@@ -207,11 +217,11 @@ func decimal(token string) (number, error) {
 	if !ok {
 		return number{}, fmt.Errorf("%q is not a number", token)
 	}
-	return fromRat(r)
+	return numberFromRat(r)
 }
 
-// named is a constant, or a function of what stands in parentheses.
-func (p *parser) named(name string) (number, error) {
+// parseNamed reads a constant, or a function with its arguments in parentheses.
+func (p *parser) parseNamed(name string) (number, error) {
 	name = strings.ToLower(name)
 	if constant, ok := constants[name]; ok {
 		return number{rounded: constant}, nil
@@ -220,25 +230,25 @@ func (p *parser) named(name string) (number, error) {
 	if !ok {
 		return number{}, fmt.Errorf("%q is not known: there are %s", name, known)
 	}
-	if err := p.expect("("); err != nil {
+	if err := p.expectToken("("); err != nil {
 		return number{}, err
 	}
 	var args []number
 	for p.token != ")" {
-		n, err := p.sum()
+		n, err := p.parseSum()
 		if err != nil {
 			return number{}, err
 		}
 		if args = append(args, n); p.token != "," {
 			break
 		}
-		p.next()
+		p.nextToken()
 	}
-	if err := p.expect(")"); err != nil {
+	if err := p.expectToken(")"); err != nil {
 		return number{}, err
 	}
 	if len(args) < f.least || len(args) > f.most {
-		return number{}, fmt.Errorf("%s takes %s", name, f.takes())
+		return number{}, fmt.Errorf("%s takes %s", name, f.countArguments())
 	}
 	if err := p.ctx.Err(); err != nil {
 		return number{}, err

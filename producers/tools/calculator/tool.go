@@ -23,7 +23,7 @@ func (Tool) Spec() producers.ToolSpec {
 
 // Call works its arguments out. What is wrong with them is told to the agent.
 func (Tool) Call(ctx context.Context, call producers.Call) (producers.Observation, error) {
-	text, err := evaluate(ctx, call.Arguments)
+	text, err := evaluateUntil(ctx, call.Arguments)
 	return producers.Observation{Text: text}, err
 }
 

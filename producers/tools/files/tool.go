@@ -42,13 +42,13 @@ func New(cfg Config, spaces *workspace.Manager) ([]producers.Tool, error) {
 	spaces.Claim()
 	t := &Tools{cfg: cfg, spaces: spaces, editing: map[string]*lock{}}
 	out := []producers.Tool{
-		&tool{t, (*Tools).read, producers.ToolSpec{
+		&tool{t, (*Tools).readFile, producers.ToolSpec{
 			Name: "read_file", Description: "Shows a file of the working folder, whole or from a line on.",
 			Parameters: json.RawMessage(`{"type":"object","properties":{"path":{"type":"string","description":"The file's name."},` +
 				`"from":{"type":"integer","minimum":1,"description":"The first line to show, counted from 1."},` +
 				`"lines":{"type":"integer","minimum":1,"description":"How many lines to show."}},"required":["path"]}`),
 		}},
-		&tool{t, (*Tools).list, producers.ToolSpec{
+		&tool{t, (*Tools).listFolder, producers.ToolSpec{
 			Name: "list_files", Description: "Lists the working folder, or one in it, with the sizes of the files.",
 			Parameters: json.RawMessage(`{"type":"object","properties":{"path":{"type":"string","description":"The folder's name."}}}`),
 		}},
@@ -56,11 +56,11 @@ func New(cfg Config, spaces *workspace.Manager) ([]producers.Tool, error) {
 	if cfg.ReadOnly {
 		return out, nil
 	}
-	return append(out, &tool{t, (*Tools).write, producers.ToolSpec{
+	return append(out, &tool{t, (*Tools).writeFile, producers.ToolSpec{
 		Name: "write_file", Description: "Writes a file, in place of what was in it.",
 		Parameters: json.RawMessage(`{"type":"object","properties":{"path":{"type":"string","description":"The file's name."},` +
 			`"text":{"type":"string","description":"All that is to be in it."}},"required":["path","text"]}`),
-	}}, &tool{t, (*Tools).edit, producers.ToolSpec{
+	}}, &tool{t, (*Tools).editFile, producers.ToolSpec{
 		Name: "edit_file", Description: "Replaces a text that stands in a file once.",
 		Parameters: json.RawMessage(`{"type":"object","properties":{"path":{"type":"string","description":"The file's name."},` +
 			`"old":{"type":"string","minLength":1,"description":"The text as it stands in the file."},` +
@@ -122,7 +122,7 @@ func (t *tool) Call(ctx context.Context, call producers.Call) (producers.Observa
 	if err := json.Unmarshal([]byte(call.Arguments), &a); err != nil {
 		return producers.Observation{}, fmt.Errorf("the arguments are not a JSON object of the schema: %.80q", call.Arguments)
 	}
-	name, err := inside(a.Path)
+	name, err := relativeName(a.Path)
 	if err != nil {
 		return producers.Observation{}, err
 	}
@@ -155,8 +155,8 @@ func (t *tool) Call(ctx context.Context, call producers.Call) (producers.Observa
 	return producers.Observation{Text: text, Outputs: 1}, nil
 }
 
-// inside is a name as one relative to the working folder, which programs in the sandbox know as /tmp.
-func inside(name string) (string, error) {
+// relativeName returns a name as relative to the working folder, which programs in the sandbox know as /tmp.
+func relativeName(name string) (string, error) {
 	clean := path.Clean(name)
 	if rest, ok := strings.CutPrefix(clean+"/", "/tmp/"); ok {
 		clean = path.Clean(rest)
@@ -167,13 +167,15 @@ func inside(name string) (string, error) {
 	return clean, nil
 }
 
-func (t *Tools) load(ctx context.Context, w *workspace.Workspace, name string) (string, error) {
+// loadText reads a file of text.
+func (t *Tools) loadText(ctx context.Context, w *workspace.Workspace, name string) (string, error) {
 	data, err := w.ReadFile(ctx, name, t.cfg.FileBytes)
 	return string(data), err
 }
 
-func (t *Tools) read(ctx context.Context, w *workspace.Workspace, a arguments) (string, error) {
-	text, err := t.load(ctx, w, a.Path)
+// readFile shows lines of a file.
+func (t *Tools) readFile(ctx context.Context, w *workspace.Workspace, a arguments) (string, error) {
+	text, err := t.loadText(ctx, w, a.Path)
 	if err != nil {
 		return "", err
 	}
@@ -189,11 +191,12 @@ func (t *Tools) read(ctx context.Context, w *workspace.Workspace, a arguments) (
 	if a.Lines > 0 && a.Lines < to-from+1 {
 		to = from - 1 + a.Lines
 	}
-	return t.shown(lines, from, to), nil
+	return t.showLines(lines, from, to), nil
 }
 
-// shown are the lines from and to, counted from 1, as far as there is room. What is left out is told, the line to go on at too.
-func (t *Tools) shown(lines []string, from, to int) string {
+// showLines returns the lines from and to, counted from 1, as far as there is room. Its end names the lines that are left out, and the line
+// to go on at.
+func (t *Tools) showLines(lines []string, from, to int) string {
 	var out strings.Builder
 	for i := from; i <= to; i++ {
 		line := lines[i-1]
@@ -214,7 +217,8 @@ func (t *Tools) shown(lines []string, from, to int) string {
 	return strings.TrimSuffix(out.String(), "\n")
 }
 
-func (t *Tools) list(ctx context.Context, w *workspace.Workspace, a arguments) (string, error) {
+// listFolder lists a folder.
+func (t *Tools) listFolder(ctx context.Context, w *workspace.Workspace, a arguments) (string, error) {
 	entries, more, err := w.List(ctx, a.Path, t.cfg.Entries)
 	if err != nil {
 		return "", err
@@ -236,15 +240,17 @@ func (t *Tools) list(ctx context.Context, w *workspace.Workspace, a arguments) (
 	return strings.ToValidUTF8(strings.Join(out, "\n"), "\uFFFD"), nil
 }
 
-func (t *Tools) write(ctx context.Context, w *workspace.Workspace, a arguments) (string, error) {
+// writeFile writes a file.
+func (t *Tools) writeFile(ctx context.Context, w *workspace.Workspace, a arguments) (string, error) {
 	if len(a.Text) > t.cfg.FileBytes {
 		return "", fmt.Errorf("text: %d bytes: a file may have %d", len(a.Text), t.cfg.FileBytes)
 	}
 	return written, w.WriteFile(ctx, a.Path, []byte(a.Text))
 }
 
-func (t *Tools) edit(ctx context.Context, w *workspace.Workspace, a arguments) (string, error) {
-	text, err := t.load(ctx, w, a.Path)
+// editFile replaces a text of a file.
+func (t *Tools) editFile(ctx context.Context, w *workspace.Workspace, a arguments) (string, error) {
+	text, err := t.loadText(ctx, w, a.Path)
 	if err != nil {
 		return "", err
 	}

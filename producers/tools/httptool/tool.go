@@ -36,7 +36,7 @@ func DefaultConfig() Config { return Config{Config: remote.DefaultConfig(), MaxR
 
 // Validate reports every fault.
 func (c Config) Validate() error {
-	_, parameters := schema(c.Parameters)
+	_, parameters := parseSchema(c.Parameters)
 	if parameters != nil {
 		parameters = fmt.Errorf("parameters: %w", parameters)
 	}
@@ -49,8 +49,8 @@ func (c Config) Validate() error {
 	)
 }
 
-// schema is a JSON object, nil for "".
-func schema(text string) (json.RawMessage, error) {
+// parseSchema returns a schema as a JSON object, nil for "".
+func parseSchema(text string) (json.RawMessage, error) {
 	if text == "" {
 		return nil, nil
 	}
@@ -78,11 +78,11 @@ func New(ctx context.Context, cfg Config) (*Tool, error) {
 		return nil, err
 	}
 	t := &Tool{client: client, maxReward: cfg.MaxReward, spec: producers.ToolSpec{Name: cfg.Name, Description: cfg.Description}}
-	t.spec.Parameters, _ = schema(cfg.Parameters) // validated above
+	t.spec.Parameters, _ = parseSchema(cfg.Parameters) // validated above
 	if cfg.Name != "" {
 		return t, nil
 	}
-	if err := client.Get(ctx, nil, t.describe); err != nil {
+	if err := client.Get(ctx, nil, t.readDescription); err != nil {
 		client.Close()
 		return nil, fmt.Errorf("ask %s what the tool is called: %w; start the service first, or set name, description and parameters", client, err)
 	}
@@ -99,7 +99,8 @@ type Description struct {
 	Parameters json.RawMessage `json:"parameters,omitempty"`
 }
 
-func (t *Tool) describe(data []byte) error {
+// readDescription reads the service's description of the tool.
+func (t *Tool) readDescription(data []byte) error {
 	var d Description
 	if err := remote.Strict(&d)(data); err != nil {
 		return err
@@ -111,7 +112,7 @@ func (t *Tool) describe(data []byte) error {
 	if name == "" {
 		return errors.New("name: missing or empty")
 	}
-	parameters, err := schema(string(d.Parameters))
+	parameters, err := parseSchema(string(d.Parameters))
 	if err != nil {
 		return fmt.Errorf("parameters: %w", err)
 	}
@@ -157,7 +158,7 @@ func (t *Tool) Close() error {
 // Call asks the service. A refusal is the call's failure, which the agent is told, and so is a failure at this call while the service answers
 // others; all else that goes wrong wraps producers.ErrUnavailable.
 func (t *Tool) Call(ctx context.Context, call producers.Call) (producers.Observation, error) {
-	arguments, err := t.arguments(call.Arguments)
+	arguments, err := t.parseArguments(call.Arguments)
 	if err != nil {
 		return producers.Observation{}, err
 	}
@@ -172,7 +173,7 @@ func (t *Tool) Call(ctx context.Context, call producers.Call) (producers.Observa
 		if err := remote.Strict(&answer)(data); err != nil {
 			return err
 		}
-		return answer.check(t.maxReward)
+		return answer.checkAnswer(t.maxReward)
 	})
 	if err != nil {
 		return producers.Observation{}, remote.OfTool(err)
@@ -180,8 +181,8 @@ func (t *Tool) Call(ctx context.Context, call producers.Call) (producers.Observa
 	return producers.Observation{Text: remote.Clean(*answer.Text), Reward: answer.Reward, Done: answer.Done}, nil
 }
 
-// arguments are the agent's text, as JSON where the tool has a schema.
-func (t *Tool) arguments(text string) (any, error) {
+// parseArguments returns the agent's text, as JSON where the tool has a schema.
+func (t *Tool) parseArguments(text string) (any, error) {
 	if t.spec.Parameters == nil {
 		return text, nil
 	}
@@ -192,7 +193,8 @@ func (t *Tool) arguments(text string) (any, error) {
 	return object, nil
 }
 
-func (a *Answer) check(most float64) error {
+// checkAnswer refuses an answer without a text, and a reward out of bounds.
+func (a *Answer) checkAnswer(most float64) error {
 	switch {
 	case a.Text == nil:
 		return errors.New("text: missing")

@@ -271,7 +271,7 @@ func FuzzAnswer(f *testing.F) {
 	f.Add([]byte(`{"text": "a", "reward": 1e308}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var a Answer
-		if remote.Strict(&a)(data) != nil || a.check(1e6) != nil {
+		if remote.Strict(&a)(data) != nil || a.checkAnswer(1e6) != nil {
 			return
 		}
 		require.NotNil(t, a.Text)

@@ -85,8 +85,8 @@ func checkURL(text string) error {
 	return nil
 }
 
-// allows says whether agents may call a tool.
-func (c Config) allows(tool string) bool {
+// allowsTool reports whether agents may call a tool.
+func (c Config) allowsTool(tool string) bool {
 	return slices.Contains(c.Allow, tool) || slices.Contains(c.Allow, everything)
 }
 
@@ -96,8 +96,8 @@ func (c Config) Sandboxed() bool { return len(c.Command) > 0 && c.Sandbox }
 // few are the variables that a program without a sandbox is given beside those that the configuration names: a sandbox has its own.
 var few = []string{"PATH", "HOME", "TMPDIR", "LANG"}
 
-// values are these variables of this process's environment, as NAME=value.
-func values(names []string) []string {
+// variablesOf returns these variables of this process's environment, as NAME=value.
+func variablesOf(names []string) []string {
 	out := []string{}
 	for _, name := range names {
 		if value, ok := os.LookupEnv(name); ok {
@@ -107,8 +107,8 @@ func values(names []string) []string {
 	return out
 }
 
-// token is the bearer token, "" for none. Its errors never hold it.
-func (c Config) token() (string, error) {
+// readToken returns the bearer token, "" for none. Its errors never hold it.
+func (c Config) readToken() (string, error) {
 	if c.TokenEnv == "" {
 		return "", nil
 	}

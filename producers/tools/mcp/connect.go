@@ -27,15 +27,15 @@ type connection struct {
 	stop func()
 }
 
-// connect opens a session. The client offers the server nothing: no roots, no sampling, no questions to a person.
-func (s *Server) connect(ctx context.Context) (*connection, error) {
+// openConnection opens a session. The client offers the server nothing: no roots, no sampling, no questions to a person.
+func (s *Server) openConnection(ctx context.Context) (*connection, error) {
 	c := s.cfg
 	client := sdk.NewClient(&sdk.Implementation{Name: "weir", Version: "1"}, &sdk.ClientOptions{
 		Capabilities: &sdk.ClientCapabilities{}, MultiRoundTrip: &sdk.MultiRoundTripOptions{Disabled: true},
 	})
 	opening, cancel := context.WithTimeoutCause(ctx, c.StartTimeout, fmt.Errorf("no session within start_timeout, %s", c.StartTimeout))
 	defer cancel()
-	transport, end, complaints, err := s.transport(opening)
+	transport, end, complaints, err := s.openTransport(opening)
 	if err != nil {
 		return nil, err
 	}
@@ -64,11 +64,11 @@ func (s *Server) connect(ctx context.Context) (*connection, error) {
 	}}, nil
 }
 
-// transport is the way to the server. end ends what it started; complaints is what a program said on its standard error.
-func (s *Server) transport(ctx context.Context) (transport sdk.Transport, end func(), complaints func() string, err error) {
+// openTransport opens the way to the server. end ends the started program; complaints returns the program's standard error.
+func (s *Server) openTransport(ctx context.Context) (transport sdk.Transport, end func(), complaints func() string, err error) {
 	c := s.cfg
 	if c.URL != "" {
-		token, err := c.token()
+		token, err := c.readToken()
 		if err != nil {
 			return nil, nil, nil, err
 		}
@@ -85,11 +85,11 @@ func (s *Server) transport(ctx context.Context) (transport sdk.Transport, end fu
 		}, client.CloseIdleConnections, func() string { return "" }, nil
 	}
 	if c.Sandbox {
-		return s.confined(ctx)
+		return s.openConfined(ctx)
 	}
 	said := newComplaints()
 	cmd := exec.Command(c.Command[0], c.Command[1:]...) //nolint:noctx // it outlives the call that starts it
-	cmd.Dir, cmd.Env, cmd.Stderr, cmd.WaitDelay = c.Dir, append(values(few), values(c.Env)...), said, time.Second
+	cmd.Dir, cmd.Env, cmd.Stderr, cmd.WaitDelay = c.Dir, append(variablesOf(few), variablesOf(c.Env)...), said, time.Second
 	process, in, out, err := startPiped(cmd)
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("start the server: %w", err)
@@ -120,13 +120,13 @@ func startPiped(cmd *exec.Cmd) (p *child.Process, stdin, stdout *os.File, err er
 	return p, stdin, stdout, nil
 }
 
-// confined starts the program in a sandbox of its own.
-func (s *Server) confined(ctx context.Context) (transport sdk.Transport, end func(), complaints func() string, err error) {
+// openConfined starts the program in a sandbox of its own.
+func (s *Server) openConfined(ctx context.Context) (transport sdk.Transport, end func(), complaints func() string, err error) {
 	pool, err := s.spaces.Ready(ctx)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	spec, err := s.cfg.Spec(s.cfg.Command, values(s.cfg.Env))
+	spec, err := s.cfg.Spec(s.cfg.Command, variablesOf(s.cfg.Env))
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("start the server: %w", err)
 	}
@@ -183,8 +183,8 @@ func (c complaints) String() string {
 	return ""
 }
 
-// list are the tools that the server offers.
-func (c *connection) list(ctx context.Context) ([]*sdk.Tool, error) {
+// listTools returns the tools that the server offers.
+func (c *connection) listTools(ctx context.Context) ([]*sdk.Tool, error) {
 	const most = 10_000
 	var out []*sdk.Tool
 	for tool, err := range c.Tools(ctx, nil) {

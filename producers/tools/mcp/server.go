@@ -53,22 +53,22 @@ func New(ctx context.Context, cfg Config, spaces *workspace.Manager) (*Server, e
 		}
 	}
 	s := &Server{cfg: cfg, spaces: spaces, sessions: map[string]*session{}}
-	conn, err := s.connect(ctx)
+	conn, err := s.openConnection(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer conn.stop()
 	listing, cancel := context.WithTimeout(ctx, cfg.StartTimeout)
 	defer cancel()
-	offered, err := conn.list(listing)
+	offered, err := conn.listTools(listing)
 	if err != nil {
 		return nil, err
 	}
 	var names []string
 	for _, tool := range offered {
 		names = append(names, tool.Name)
-		if cfg.allows(tool.Name) {
-			made, err := s.tool(tool)
+		if cfg.allowsTool(tool.Name) {
+			made, err := s.newTool(tool)
 			if err != nil {
 				return nil, err
 			}
@@ -89,7 +89,8 @@ func New(ctx context.Context, cfg Config, spaces *workspace.Manager) (*Server, e
 // Tools are those that agents may call.
 func (s *Server) Tools() []producers.Tool { return s.tools }
 
-func (s *Server) tool(offered *sdk.Tool) (producers.Tool, error) {
+// newTool makes the tool that the server offers.
+func (s *Server) newTool(offered *sdk.Tool) (producers.Tool, error) {
 	schema, err := json.Marshal(offered.InputSchema)
 	if err != nil || len(schema) == 0 || schema[0] != '{' {
 		return nil, fmt.Errorf("tool %s: its schema is no JSON object", offered.Name)
@@ -113,7 +114,7 @@ func (t *Tool) Spec() producers.ToolSpec { return t.spec }
 func (t *Tool) Open(_ context.Context, s producers.Session) error {
 	t.server.mu.Lock()
 	defer t.server.mu.Unlock()
-	name := t.server.session(s.Episode)
+	name := t.server.sessionName(s.Episode)
 	if t.server.sessions[name] == nil {
 		t.server.sessions[name] = &session{}
 	}
@@ -121,8 +122,8 @@ func (t *Tool) Open(_ context.Context, s producers.Session) error {
 	return nil
 }
 
-// session is the name under which an episode's is kept.
-func (s *Server) session(episode string) string {
+// sessionName returns the name under which an episode's session is kept.
+func (s *Server) sessionName(episode string) string {
 	if s.cfg.Shared {
 		return ""
 	}
@@ -131,7 +132,7 @@ func (s *Server) session(episode string) string {
 
 // Close ends the session with the last of the server's tools that the episode had.
 func (t *Tool) Close(_ context.Context, episode string) error {
-	name := t.server.session(episode)
+	name := t.server.sessionName(episode)
 	t.server.mu.Lock()
 	s := t.server.sessions[name]
 	last := false
@@ -147,25 +148,26 @@ func (t *Tool) Close(_ context.Context, episode string) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.drop()
+	s.dropConnection()
 	return nil
 }
 
-func (s *session) drop() {
+// dropConnection ends the session's connection.
+func (s *session) dropConnection() {
 	if s.conn != nil {
 		s.conn.stop()
 		s.conn = nil
 	}
 }
 
-// connected is the session's connection, opened where there is none.
-func (s *session) connected(ctx context.Context, server *Server) (*connection, error) {
+// connect returns the session's connection, opened where there is none.
+func (s *session) connect(ctx context.Context, server *Server) (*connection, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.conn != nil {
 		return s.conn, nil
 	}
-	conn, err := server.connect(ctx)
+	conn, err := server.openConnection(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("%w: mcp: %w", producers.ErrUnavailable, err)
 	}
@@ -173,12 +175,12 @@ func (s *session) connected(ctx context.Context, server *Server) (*connection, e
 	return conn, nil
 }
 
-// lose ends a connection that is of no more use.
-func (s *session) lose(conn *connection) {
+// loseConnection ends a connection that is of no more use.
+func (s *session) loseConnection(conn *connection) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.conn == conn {
-		s.drop()
+		s.dropConnection()
 		s.lost = true
 	}
 }
@@ -192,31 +194,31 @@ func (t *Tool) Call(ctx context.Context, call producers.Call) (producers.Observa
 		return producers.Observation{}, fmt.Errorf("the arguments are not a JSON object: %.80q", call.Arguments)
 	}
 	t.server.mu.Lock()
-	s := t.server.sessions[t.server.session(call.Episode)]
+	s := t.server.sessions[t.server.sessionName(call.Episode)]
 	t.server.mu.Unlock()
 	if s == nil {
 		return producers.Observation{}, fmt.Errorf("%w: mcp: episode %q has no open session", producers.ErrUnavailable, call.Episode)
 	}
-	conn, err := s.connected(ctx, t.server)
+	conn, err := s.connect(ctx, t.server)
 	if err != nil {
 		return producers.Observation{}, err
 	}
 	// The client looks at no context while it writes to a program, which may not read: who ends the connection ends the write.
-	overdue := context.AfterFunc(ctx, func() { s.lose(conn) })
+	overdue := context.AfterFunc(ctx, func() { s.loseConnection(conn) })
 	result, err := conn.CallTool(ctx, &sdk.CallToolParams{Name: t.name, Arguments: arguments})
 	overdue()
 	var refused *jsonrpc.Error
 	switch {
 	case err == nil:
 	case context.Cause(ctx) != nil:
-		s.lose(conn)
+		s.loseConnection(conn)
 		return producers.Observation{}, context.Cause(ctx)
 	case errors.As(err, &refused) && (refused.Code == jsonrpc.CodeInvalidParams || refused.Code == jsonrpc.CodeInternalError):
 		return producers.Observation{}, errors.New(remote.Clean(refused.Message))
 	default:
-		return producers.Observation{}, t.broken(ctx, s, conn, err)
+		return producers.Observation{}, t.explainBreak(ctx, s, conn, err)
 	}
-	text := t.text(result)
+	text := t.resultText(result)
 	if result.NeedsInput() {
 		return producers.Observation{}, errors.New("the tool asks for more input, which nobody can give here")
 	}
@@ -235,10 +237,11 @@ func (t *Tool) Call(ctx context.Context, call producers.Call) (producers.Observa
 	return producers.Observation{Text: text}, nil
 }
 
-// broken says what it means that the server died or broke the protocol at a call. The call is not made again: a server may have done half of it.
-func (t *Tool) broken(ctx context.Context, s *session, conn *connection, err error) error {
-	s.lose(conn)
-	if _, away := s.connected(ctx, t.server); away != nil {
+// explainBreak returns what it means that the server died or broke the protocol at a call. The call is not made again: a server may have
+// done half of it.
+func (t *Tool) explainBreak(ctx context.Context, s *session, conn *connection, err error) error {
+	s.loseConnection(conn)
+	if _, away := s.connect(ctx, t.server); away != nil {
 		if cause := context.Cause(ctx); cause != nil {
 			return cause // the time of the call was over before that was known
 		}
@@ -255,8 +258,8 @@ func (t *Tool) broken(ctx context.Context, s *session, conn *connection, err err
 // anew is what the agent is told of a call at which the session ended.
 const anew = "the server broke down at this call and was started anew; what it kept is gone"
 
-// text is what a result says; what is no text is named.
-func (t *Tool) text(result *sdk.CallToolResult) string {
+// resultText returns the text of a result; content that is no text is named.
+func (t *Tool) resultText(result *sdk.CallToolResult) string {
 	var parts []string
 	for _, content := range result.Content {
 		switch content := content.(type) {

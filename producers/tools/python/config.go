@@ -55,7 +55,7 @@ func (c Config) Validate() error {
 
 // Texts are what the tool says of its own, for vocabularies of words; what Python says of a wrong cell is not among it.
 func (c *Config) Texts() []string {
-	return []string{c.interrupted(), c.killed(), ended + gone, anew, notStarted, c.tooLong()}
+	return []string{c.interruptedText(), c.killedText(), ended + gone, anew, notStarted, c.tooLongText()}
 }
 
 // What the agent is told where a cell reaches a bound.
@@ -66,14 +66,17 @@ const (
 	anew       = "Error: the sandbox was started anew: all variables and files are gone"
 )
 
-func (c *Config) interrupted() string {
+// interruptedText returns the observation of a cell that was interrupted.
+func (c *Config) interruptedText() string {
 	return fmt.Sprintf("Error: the cell was interrupted after %s", c.CellTimeout)
 }
 
-func (c *Config) killed() string {
+// killedText returns the observation of a cell whose interpreter was killed.
+func (c *Config) killedText() string {
 	return fmt.Sprintf("Error: the cell ran for more than %s and could not be interrupted%s", c.CellTimeout, gone)
 }
 
-func (c *Config) tooLong() string {
+// tooLongText returns the observation of a cell that is too long.
+func (c *Config) tooLongText() string {
 	return fmt.Sprintf("Error: the cell is longer than %d bytes", c.CodeBytes)
 }

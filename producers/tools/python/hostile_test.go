@@ -32,7 +32,7 @@ func TestACellThatDoesNotReadItsAnswers(t *testing.T) {
 	call := open(t, cfg, m, "limit")
 	o, err := call(flood)
 	require.NoError(t, err)
-	require.Equal(t, cfg.killed(), o.Text)
+	require.Equal(t, cfg.killedText(), o.Text)
 	o, err = call("1 + 1")
 	require.NoError(t, err)
 	require.Equal(t, "2", o.Text, "the sandbox lives on, with a new interpreter")
@@ -90,7 +90,7 @@ func TestAFunctionEndsWithTheCell(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, tool.Close(context.Background(), "e")) })
 	o, err := tool.Call(t.Context(), producers.Call{Episode: "e", Arguments: "wait()"})
 	require.NoError(t, err)
-	require.Contains(t, o.Text, cfg.interrupted())
+	require.Contains(t, o.Text, cfg.interruptedText())
 }
 
 // slow is a world with a function that never answers, and says at its end that the service was away.

@@ -69,19 +69,19 @@ func (t *Tool) Open(_ context.Context, s producers.Session) error {
 	for _, world := range t.worlds {
 		functions, err := world.Open(s)
 		if err == nil {
-			err = made.add(functions)
+			err = made.addWorld(functions)
 		}
 		if err != nil {
-			return errors.Join(fmt.Errorf("open the world of episode %s: %w", s.Episode, err), made.end())
+			return errors.Join(fmt.Errorf("open the world of episode %s: %w", s.Episode, err), made.closeWorlds())
 		}
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.sessions[s.Episode] != nil {
-		return errors.Join(fmt.Errorf("open episode %s: it is open", s.Episode), made.end())
+		return errors.Join(fmt.Errorf("open episode %s: it is open", s.Episode), made.closeWorlds())
 	}
 	if err := t.spaces.Join(s); err != nil {
-		return errors.Join(err, made.end())
+		return errors.Join(err, made.closeWorlds())
 	}
 	t.sessions[s.Episode] = made
 	return nil
@@ -90,8 +90,8 @@ func (t *Tool) Open(_ context.Context, s producers.Session) error {
 // identifier is a name of Python's, or one of a method of an object.
 var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)?$`)
 
-// add takes the functions and values of a world.
-func (s *session) add(functions tasks.Functions) error {
+// addWorld adds the functions and values of a world.
+func (s *session) addWorld(functions tasks.Functions) error {
 	if closer, ok := functions.(io.Closer); ok {
 		s.ends = append(s.ends, closer.Close)
 	}
@@ -126,8 +126,8 @@ func (s *session) add(functions tasks.Functions) error {
 	return nil
 }
 
-// end closes what the world keeps.
-func (s *session) end() error {
+// closeWorlds closes everything that the worlds keep.
+func (s *session) closeWorlds() error {
 	var faults []error
 	for _, end := range s.ends {
 		faults = append(faults, end())
@@ -144,23 +144,23 @@ func (t *Tool) Call(ctx context.Context, call producers.Call) (producers.Observa
 		return producers.Observation{}, fmt.Errorf("%w: python: episode %q has no open session", producers.ErrUnavailable, call.Episode)
 	}
 	if len(call.Arguments) > t.cfg.CodeBytes {
-		return failed(t.cfg.tooLong()), nil
+		return failedObservation(t.cfg.tooLongText()), nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	ctx, stop := s.until(ctx)
+	ctx, stop := s.withEpisode(ctx)
 	defer stop()
 	if s.over.Err() != nil {
 		return producers.Observation{}, context.Cause(s.over)
 	}
-	anewToo, fault, err := t.attach(ctx, s, call.Episode)
+	anewToo, fault, err := t.attachInterpreter(ctx, s, call.Episode)
 	switch {
 	case err != nil:
 		return producers.Observation{}, err
 	case fault != "":
-		return failed(fault), nil
+		return failedObservation(fault), nil
 	}
-	done, err := s.python.Run(ctx, dedent(call.Arguments), t.cfg.CellTimeout, t.cfg.OutputBytes, s.answer)
+	done, err := s.python.Run(ctx, removeIndent(call.Arguments), t.cfg.CellTimeout, t.cfg.OutputBytes, s.callFunction)
 	if err != nil {
 		s.python = nil
 		return producers.Observation{}, fmt.Errorf("run a cell: %w", err)
@@ -168,15 +168,15 @@ func (t *Tool) Call(ctx context.Context, call producers.Call) (producers.Observa
 	if done.Gone {
 		s.python = nil
 	}
-	o := t.observe(done)
+	o := t.newObservation(done)
 	if anewToo {
 		o.Text, o.Errors = anew+"\n"+o.Text, 1
 	}
 	return o, nil
 }
 
-// until is ctx, which ends with the episode as well.
-func (s *session) until(ctx context.Context) (until context.Context, stop func()) {
+// withEpisode returns ctx, which ends with the episode as well.
+func (s *session) withEpisode(ctx context.Context) (until context.Context, stop func()) {
 	until, cancel := context.WithCancelCause(ctx)
 	ended := context.AfterFunc(s.over, func() { cancel(context.Cause(s.over)) })
 	return until, func() {
@@ -185,13 +185,13 @@ func (s *session) until(ctx context.Context) (until context.Context, stop func()
 	}
 }
 
-func failed(text string) producers.Observation {
+// failedObservation returns an observation of a failure.
+func failedObservation(text string) producers.Observation {
 	return producers.Observation{Text: text, Outputs: 1, Errors: 1}
 }
 
-// attach gives the session an interpreter. lost is whether files and variables of earlier cells are gone with their sandbox, fault what the agent is told
-// where its sandbox has no room for an interpreter.
-func (t *Tool) attach(ctx context.Context, s *session, episode string) (lost bool, fault string, err error) {
+// attachInterpreter gives the session an interpreter. lost means that files and variables of earlier cells are gone with their sandbox.
+func (t *Tool) attachInterpreter(ctx context.Context, s *session, episode string) (lost bool, fault string, err error) {
 	w, lost, err := t.spaces.Get(ctx, episode)
 	if err != nil {
 		return false, "", fmt.Errorf("start a sandbox: %w", err)
@@ -214,9 +214,9 @@ func (t *Tool) attach(ctx context.Context, s *session, episode string) (lost boo
 	return lost, notStarted + ": " + strings.TrimPrefix(err.Error(), producers.ErrUnavailable.Error()+": "), nil
 }
 
-// observe puts together what the agent is shown of a cell.
-func (t *Tool) observe(d workspace.Done) producers.Observation {
-	o := producers.Observation{Notes: cut(d.Notes, t.cfg.NotepadBytes)}
+// newObservation returns the observation of a cell.
+func (t *Tool) newObservation(d workspace.Done) producers.Observation {
+	o := producers.Observation{Notes: cutBytes(d.Notes, t.cfg.NotepadBytes)}
 	if d.Answer != nil && len(*d.Answer) <= t.cfg.OutputBytes { // submit refuses a longer one, and who forges it gives none
 		o.Answer = d.Answer
 	}
@@ -229,7 +229,7 @@ func (t *Tool) observe(d workspace.Done) producers.Observation {
 	}
 	add(d.Output)
 	if d.Value != nil {
-		value := cut(*d.Value, t.cfg.OutputBytes)
+		value := cutBytes(*d.Value, t.cfg.OutputBytes)
 		if len(value) < len(*d.Value) {
 			value += "\n... the rest of the value left out ..."
 		}
@@ -238,13 +238,13 @@ func (t *Tool) observe(d workspace.Done) producers.Observation {
 	fault := ""
 	switch {
 	case d.Gone && d.Interrupted:
-		fault = t.cfg.killed()
+		fault = t.cfg.killedText()
 	case d.Gone:
 		fault = ended + gone
 	case d.Interrupted && d.Error != nil && o.Answer == nil:
-		fault = cut(*d.Error, max(t.cfg.OutputBytes, leastFault)) + "\n" + t.cfg.interrupted()
+		fault = cutBytes(*d.Error, max(t.cfg.OutputBytes, leastFault)) + "\n" + t.cfg.interruptedText()
 	case d.Error != nil:
-		fault = cut(*d.Error, max(t.cfg.OutputBytes, leastFault))
+		fault = cutBytes(*d.Error, max(t.cfg.OutputBytes, leastFault))
 	}
 	if fault != "" {
 		add(fault)
@@ -257,8 +257,8 @@ func (t *Tool) observe(d workspace.Done) producers.Observation {
 // leastFault is the room that an error has, in bytes, however small the bound.
 const leastFault = 1024
 
-// cut shortens a text to so many bytes, between characters.
-func cut(text string, most int) string {
+// cutBytes shortens a text to so many bytes, between characters.
+func cutBytes(text string, most int) string {
 	if len(text) <= most {
 		return text
 	}
@@ -268,8 +268,8 @@ func cut(text string, most int) string {
 	return text[:most]
 }
 
-// dedent takes away the white space that all lines of a cell begin with: models indent code in prose.
-func dedent(code string) string {
+// removeIndent removes the white space that all lines of a cell begin with: models indent code in prose.
+func removeIndent(code string) string {
 	lines := strings.Split(code, "\n")
 	margin, found := "", false
 	for _, line := range lines {
@@ -293,8 +293,8 @@ func dedent(code string) string {
 	return strings.Join(lines, "\n")
 }
 
-// answer calls a function of the world. What the world does wrong with what the policy gave it is the cell's error, a panic among it.
-func (s *session) answer(ctx context.Context, name string, args []any) (result any, printed *string, err error) {
+// callFunction calls a function of the world. A failure of the world by the arguments of the policy is the cell's error, a panic among it.
+func (s *session) callFunction(ctx context.Context, name string, args []any) (result any, printed *string, err error) {
 	functions := s.functions[name]
 	if functions == nil {
 		return nil, nil, fmt.Errorf("no function is named %.60q", name)
@@ -333,7 +333,7 @@ func (t *Tool) Close(_ context.Context, episode string) error {
 	if s.python != nil {
 		s.python.Close()
 	}
-	return s.end()
+	return s.closeWorlds()
 }
 
 // Type is the kind of tool that a configuration names by type: python.

@@ -119,9 +119,9 @@ func TestLimitsOfTime(t *testing.T) {
 	call := open(t, cfg, m, "e")
 	for _, step := range []struct{ code, want string }{
 		{"x = 1; open('kept', 'w').write('here'); x", "1"},
-		{"while True: pass", cfg.interrupted()},
+		{"while True: pass", cfg.interruptedText()},
 		{"x", "1"},
-		{"import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass", cfg.killed()},
+		{"import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass", cfg.killedText()},
 		{"x", "NameError"},
 		{"open('kept').read()", "'here'"},
 		{"import os; os._exit(3)", ended + gone},

@@ -93,8 +93,8 @@ func (r *Result) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// show writes the documents as Search-R1 shows them to its policies.
-func show(results []Result) string {
+// formatResults writes the documents as Search-R1 shows them to its policies.
+func formatResults(results []Result) string {
 	var out strings.Builder
 	for i, r := range results {
 		title, text, found := strings.Cut(remote.Clean(r.Contents), "\n")
@@ -157,7 +157,7 @@ func (t *Tool) Call(ctx context.Context, call producers.Call) (producers.Observa
 	if len(found) == 0 {
 		return producers.Observation{Text: tools.NothingFound}, nil
 	}
-	return producers.Observation{Text: show(found[:min(len(found), t.cfg.TopK)])}, nil
+	return producers.Observation{Text: formatResults(found[:min(len(found), t.cfg.TopK)])}, nil
 }
 
 // Type is the kind of tool that a configuration names by type: retrieve.

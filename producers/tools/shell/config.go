@@ -45,7 +45,7 @@ func (c Config) Validate() error {
 
 // Texts are what the tool says of its own, for vocabularies of words; what programs say is not among it.
 func (c *Config) Texts() []string {
-	return []string{c.timedOut(), gone, anew, c.tooLong(), signalled, exited + "1", notStarted}
+	return []string{c.timedOut(), gone, anew, c.tooLongText(), signalled, exited + "1", notStarted}
 }
 
 // What the agent is told of how a script ended.
@@ -61,6 +61,7 @@ func (c *Config) timedOut() string {
 	return fmt.Sprintf("Error: the script was ended after %s", c.CommandTimeout)
 }
 
-func (c *Config) tooLong() string {
+// tooLongText returns the observation of a script that is too long.
+func (c *Config) tooLongText() string {
 	return fmt.Sprintf("Error: the script is longer than %d bytes", c.ScriptBytes)
 }

@@ -57,7 +57,7 @@ func (t *Tool) Workspace(episode string) (producers.Workspace, bool) {
 // had is the machinery's failure.
 func (t *Tool) Call(ctx context.Context, call producers.Call) (producers.Observation, error) {
 	if len(call.Arguments) > t.cfg.ScriptBytes {
-		return failed(t.cfg.tooLong()), nil
+		return failedObservation(t.cfg.tooLongText()), nil
 	}
 	if strings.ContainsRune(call.Arguments, 0) {
 		return producers.Observation{}, errors.New("the script has a NUL byte in it")
@@ -76,25 +76,26 @@ func (t *Tool) Call(ctx context.Context, call producers.Call) (producers.Observa
 	case context.Cause(ctx) != nil:
 		return producers.Observation{}, context.Cause(ctx)
 	case used && w.Gone() || errors.Is(err, workspace.ErrGone):
-		return failed(gone), nil
+		return failedObservation(gone), nil
 	case used:
-		return failed(notStarted + ": " + strings.TrimPrefix(err.Error(), producers.ErrUnavailable.Error()+": ")), nil
+		return failedObservation(notStarted + ": " + strings.TrimPrefix(err.Error(), producers.ErrUnavailable.Error()+": ")), nil
 	default:
 		return producers.Observation{}, fmt.Errorf("%w: shell: %w", producers.ErrUnavailable, err)
 	}
-	o := t.observe(r)
+	o := t.newObservation(r)
 	if lost {
 		o.Text, o.Errors = strings.TrimSuffix(anew+"\n"+o.Text, "\n"), 1
 	}
 	return o, nil
 }
 
-func failed(text string) producers.Observation {
+// failedObservation returns an observation of a failure.
+func failedObservation(text string) producers.Observation {
 	return producers.Observation{Text: text, Outputs: 1, Errors: 1}
 }
 
-// observe puts together what the agent is shown of a script.
-func (t *Tool) observe(r producers.Result) producers.Observation {
+// newObservation returns the observation of a script.
+func (t *Tool) newObservation(r producers.Result) producers.Observation {
 	o := producers.Observation{}
 	var parts []string
 	if text := strings.TrimSuffix(string(r.Stdout)+string(r.Stderr), "\n"); text != "" {

@@ -38,12 +38,12 @@ func newCorpus(cfg Config, passages []tasks.Passage) (*corpus, error) {
 	return &corpus{cfg, passages, search}, nil
 }
 
-// write shows the best passages for the query or, where noise is asked for, distracting ones. They are joined by a space, as the tool
-// search shows them.
-func (c *corpus) write(_ context.Context, a asked) (string, error) {
+// writeDocuments returns the best passages for the query or, where noise is asked for, distracting passages. They are joined by a space, as
+// the tool search shows them.
+func (c *corpus) writeDocuments(_ context.Context, a asked) (string, error) {
 	var texts []string
 	if a.noisy {
-		texts = c.distracting(a)
+		texts = c.distractingPassages(a)
 	} else {
 		for _, p := range c.search.Find(a.query) {
 			texts = append(texts, p.Text)
@@ -52,9 +52,8 @@ func (c *corpus) write(_ context.Context, a asked) (string, error) {
 	return strings.Join(texts, " "), nil
 }
 
-// distracting are passages that do not hold an answer, and that a useful search would not have shown: the best for the query of those
-// and, where these are too few, some that are drawn.
-func (c *corpus) distracting(a asked) []string {
+// distractingPassages returns passages that do not hold an answer, and that a useful search would not have shown.
+func (c *corpus) distractingPassages(a asked) []string {
 	answers := make([]string, len(a.Answers))
 	for i, answer := range a.Answers {
 		answers[i] = rewards.Words(answer)
@@ -64,7 +63,7 @@ func (c *corpus) distracting(a asked) []string {
 	var taken []int
 	for rank, p := range ranked {
 		taken = append(taken, p.At)
-		if rank >= c.cfg.TopK && len(texts) < c.cfg.TopK && !holds(p.Text, answers) {
+		if rank >= c.cfg.TopK && len(texts) < c.cfg.TopK && !holdsAnswer(p.Text, answers) {
 			texts = append(texts, p.Text)
 		}
 	}
@@ -74,15 +73,15 @@ func (c *corpus) distracting(a asked) []string {
 			break
 		}
 		at := rng.IntN(len(c.passages))
-		if text := c.passages[at].Text; !slices.Contains(taken, at) && !holds(text, answers) {
+		if text := c.passages[at].Text; !slices.Contains(taken, at) && !holdsAnswer(text, answers) {
 			texts, taken = append(texts, text), append(taken, at)
 		}
 	}
 	return texts
 }
 
-// holds says whether a text has one of the answers, written as [rewards.Words] does, word for word.
-func holds(text string, answers []string) bool {
+// holdsAnswer reports whether a text has one of the answers, written as [rewards.Words] does, word for word.
+func holdsAnswer(text string, answers []string) bool {
 	words := " " + rewards.Words(text) + " "
 	return slices.ContainsFunc(answers, func(answer string) bool { return answer != "" && strings.Contains(words, " "+answer+" ") })
 }

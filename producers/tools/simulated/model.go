@@ -78,11 +78,12 @@ type answer struct {
 	} `json:"choices"`
 }
 
-// write asks the model. Whatever goes wrong wraps [producers.ErrUnavailable], but for what the query may be why: where the endpoint has
-// written documents before, a request that it finds at fault, or fails at while it answers others, and an answer that runs on without a document, are a search that finds nothing.
-func (m *model) write(ctx context.Context, a asked) (string, error) {
+// writeDocuments asks the model. Whatever goes wrong wraps [producers.ErrUnavailable], but for what the query may be why: where the
+// endpoint has written documents before, a request that it finds at fault, or fails at while it answers others, and an answer that runs on
+// without a document, are a search that finds nothing.
+func (m *model) writeDocuments(ctx context.Context, a asked) (string, error) {
 	body := request{
-		Model: m.cfg.Model, Messages: []message{{"user", m.prompt(a)}}, Temperature: m.cfg.Temperature, MaxTokens: m.cfg.MaxTokens,
+		Model: m.cfg.Model, Messages: []message{{"user", m.promptFor(a)}}, Temperature: m.cfg.Temperature, MaxTokens: m.cfg.MaxTokens,
 		Seed: a.seed >> 12, // within what JSON's numbers hold
 	}
 	var out answer
@@ -94,7 +95,7 @@ func (m *model) write(ctx context.Context, a asked) (string, error) {
 		if len(out.Choices) == 0 {
 			return errors.New("choices: none")
 		}
-		if c := out.Choices[0]; c.FinishReason == "length" && documents(c.Message.Content, m.cfg.TopK) == "" && !m.wrote.Load() {
+		if c := out.Choices[0]; c.FinishReason == "length" && cutDocuments(c.Message.Content, m.cfg.TopK) == "" && !m.wrote.Load() {
 			return fmt.Errorf("the model came to max_tokens, %d, before the first document: raise it", m.cfg.MaxTokens)
 		}
 		return nil
@@ -106,11 +107,11 @@ func (m *model) write(ctx context.Context, a asked) (string, error) {
 	case m.wrote.Load() && (failed || ok && slices.Contains(ofTheQuery, refused.Status) || answered != nil && slices.Contains(ofTheQuery, answered.Status)):
 		return "", nil
 	case ok:
-		return "", fmt.Errorf("%w: %s refuses the request with status %d: %s", producers.ErrUnavailable, m.client, refused.Status, a.without(refused.Reason))
+		return "", fmt.Errorf("%w: %s refuses the request with status %d: %s", producers.ErrUnavailable, m.client, refused.Status, a.hideAnswers(refused.Reason))
 	case err != nil:
 		return "", err
 	}
-	found := documents(out.Choices[0].Message.Content, m.cfg.TopK)
+	found := cutDocuments(out.Choices[0].Message.Content, m.cfg.TopK)
 	if found != "" {
 		m.wrote.Store(true)
 	}
@@ -120,8 +121,8 @@ func (m *model) write(ctx context.Context, a asked) (string, error) {
 // ofTheQuery are the statuses with which an endpoint refuses what is asked, as where it is too long, and not who asks or for which model.
 var ofTheQuery = []int{http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity}
 
-// without is what an endpoint says of a request, unless it repeats an answer: errors are shown in logs and to programs that are agents.
-func (a asked) without(reason string) string {
+// hideAnswers returns an endpoint's reason, unless it repeats an answer: errors are shown in logs and to programs that are agents.
+func (a asked) hideAnswers(reason string) string {
 	for _, answer := range a.Answers {
 		if strings.Contains(strings.ToLower(reason), strings.ToLower(answer)) {
 			return "its reason repeats the answer, and is left out here"
@@ -130,8 +131,8 @@ func (a asked) without(reason string) string {
 	return reason
 }
 
-// prompt is what the model is asked.
-func (m *model) prompt(a asked) string {
+// promptFor returns the prompt of the model.
+func (m *model) promptFor(a asked) string {
 	text, own := usefulPrompt, m.cfg.UsefulPrompt
 	if a.noisy {
 		text, own = noisyPrompt, m.cfg.NoisyPrompt
@@ -146,8 +147,8 @@ func (m *model) prompt(a asked) string {
 
 var blankLines = regexp.MustCompile(`\n\s*\n+`)
 
-// documents are those of what the model wrote: without its thoughts and blank lines, and at most so many.
-func documents(text string, most int) string {
+// cutDocuments returns the documents in the model's text: without its thoughts and blank lines, and at most so many.
+func cutDocuments(text string, most int) string {
 	if _, after, thought := strings.Cut(text, "</think>"); thought {
 		text = after
 	} else if strings.HasPrefix(strings.TrimSpace(text), "<think>") {

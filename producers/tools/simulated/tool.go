@@ -22,7 +22,7 @@ const (
 // writer makes the documents of a search.
 type writer interface {
 	// write returns what the agent is shown; "" is nothing found. An error wraps [producers.ErrUnavailable].
-	write(ctx context.Context, a asked) (string, error)
+	writeDocuments(ctx context.Context, a asked) (string, error)
 }
 
 // asked is one search.
@@ -73,12 +73,12 @@ func (t *Tool) OpenTold(_ context.Context, s producers.Session, secret producers
 	if _, open := t.sessions[s.Episode]; open {
 		return fmt.Errorf("open episode %s: it is open", s.Episode)
 	}
-	t.sessions[s.Episode] = session{secret, t.cfg.Noise.of(secret)}
+	t.sessions[s.Episode] = session{secret, t.cfg.Noise.probability(secret)}
 	return nil
 }
 
-// of is the probability of noise in an episode.
-func (n Noise) of(secret producers.Secret) float64 {
+// probability returns the probability of noise in an episode.
+func (n Noise) probability(secret producers.Secret) float64 {
 	switch {
 	case secret.Evaluation:
 		return n.Evaluation
@@ -114,7 +114,7 @@ func (t *Tool) Call(ctx context.Context, call producers.Call) (producers.Observa
 	rng := rand.New(rand.NewPCG(schemas.MixSeed(call.Seed^coin), uint64(call.Index)))
 	a := asked{Secret: s.Secret, query: query, noisy: rng.Float64() < s.noise, seed: rng.Uint64()}
 	a.key = fmt.Sprintf("%s/%s/%d/%x", call.Run, call.Episode, call.Index, a.seed)
-	text, err := t.writer.write(ctx, a)
+	text, err := t.writer.writeDocuments(ctx, a)
 	if err != nil {
 		return producers.Observation{}, err
 	}

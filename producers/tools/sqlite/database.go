@@ -24,8 +24,8 @@ type world struct {
 	Script string `json:"script"`
 }
 
-// read is what a prompt's world says to the tool, where that is a database that there is.
-func (c Config) read(data json.RawMessage) (world, error) {
+// readWorld reads a prompt's world, which must name a database that exists.
+func (c Config) readWorld(data json.RawMessage) (world, error) {
 	var w world
 	if data != nil {
 		if err := json.Unmarshal(data, &w); err != nil {
@@ -39,12 +39,12 @@ func (c Config) read(data json.RawMessage) (world, error) {
 	if w.Script != "" {
 		return w, nil
 	}
-	_, err := c.file(w.Database)
+	_, err := c.databaseFile(w.Database)
 	return w, err
 }
 
-// file is the database that a world names. An error that wraps [producers.ErrPrompt] is the prompt's.
-func (c Config) file(name string) (string, error) {
+// databaseFile returns the file of the database that a world names. An error that wraps [producers.ErrPrompt] is the prompt's.
+func (c Config) databaseFile(name string) (string, error) {
 	info, err := os.Stat(c.Path)
 	switch {
 	case c.Path == "" && name == "":
@@ -69,11 +69,11 @@ func (c Config) file(name string) (string, error) {
 	return "", fmt.Errorf("%w: world.database: %q: the folder %s has no such database: put it there, or mend the row", producers.ErrPrompt, name, c.Path)
 }
 
-// connect opens a database for reading, or makes one in memory.
-func (c Config) connect(ctx context.Context, w world) (*sqlite3.Conn, error) {
+// openDatabase opens a database for reading, or makes a database in memory.
+func (c Config) openDatabase(ctx context.Context, w world) (*sqlite3.Conn, error) {
 	name := ":memory:"
 	if w.Script == "" {
-		path, err := c.file(w.Database)
+		path, err := c.databaseFile(w.Database)
 		if err != nil {
 			return nil, err
 		}
@@ -91,8 +91,8 @@ func (c Config) connect(ctx context.Context, w world) (*sqlite3.Conn, error) {
 		func() error { return conn.Exec("PRAGMA temp_store = MEMORY") },
 		func() error { return conn.Exec(w.Script) },
 		func() error { return conn.Exec("PRAGMA query_only = ON") },
-		func() error { return configure(conn) },
-		func() error { return conn.SetAuthorizer(authorize) },
+		func() error { return secureConnection(conn) },
+		func() error { return conn.SetAuthorizer(authorizeReading) },
 	}
 	for _, step := range setup {
 		if err := step(); err != nil {
@@ -106,8 +106,8 @@ func (c Config) connect(ctx context.Context, w world) (*sqlite3.Conn, error) {
 	return conn, nil
 }
 
-// configure sets what SQLite's own documentation advises where queries are not trusted.
-func configure(conn *sqlite3.Conn) error {
+// secureConnection sets the options that SQLite's own documentation advises where queries are not trusted.
+func secureConnection(conn *sqlite3.Conn) error {
 	for option, on := range map[sqlite3.DBConfig]bool{
 		sqlite3.DBCONFIG_DEFENSIVE: true, sqlite3.DBCONFIG_TRUSTED_SCHEMA: false, sqlite3.DBCONFIG_ENABLE_LOAD_EXTENSION: false,
 	} {
@@ -141,8 +141,8 @@ var readable = []string{"table_info", "table_xinfo", "table_list", "index_list",
 // forbidden are functions that reach beyond the database.
 var forbidden = []string{"load_extension", "fts3_tokenizer", "edit", "readfile", "writefile"}
 
-// authorize allows reading.
-func authorize(action sqlite3.AuthorizerActionCode, first, second, _, _ string) sqlite3.AuthorizerReturnCode {
+// authorizeReading allows reading.
+func authorizeReading(action sqlite3.AuthorizerActionCode, first, second, _, _ string) sqlite3.AuthorizerReturnCode {
 	switch action {
 	case sqlite3.AUTH_SELECT, sqlite3.AUTH_READ, sqlite3.AUTH_RECURSIVE:
 		return sqlite3.AUTH_OK

@@ -15,8 +15,8 @@ import (
 // maxCell bounds one value that is shown, in bytes.
 const maxCell = 500
 
-// query runs one statement and writes its rows: the columns' names, a line for each row, and how many there are.
-func (c Config) query(conn *sqlite3.Conn, text string) (string, error) {
+// runQuery runs one statement and writes its rows: the columns' names, a line for each row, and how many there are.
+func (c Config) runQuery(conn *sqlite3.Conn, text string) (string, error) {
 	stmt, tail, err := conn.Prepare(text)
 	if err != nil {
 		return "", err
@@ -54,14 +54,15 @@ func (c Config) query(conn *sqlite3.Conn, text string) (string, error) {
 	}
 	switch {
 	case more:
-		fmt.Fprintf(&out, "(the first %s; there are more)", counted(rows))
+		fmt.Fprintf(&out, "(the first %s; there are more)", countRows(rows))
 	default:
-		fmt.Fprintf(&out, "(%s)", counted(rows))
+		fmt.Fprintf(&out, "(%s)", countRows(rows))
 	}
 	return out.String(), nil
 }
 
-func counted(rows int) string {
+// countRows says how many rows there are.
+func countRows(rows int) string {
 	if rows == 1 {
 		return "1 row"
 	}
@@ -93,8 +94,8 @@ func cellText(stmt *sqlite3.Stmt, column int) string {
 	return fmt.Sprintf("%s... (%d bytes)", text[:end], len(text))
 }
 
-// told is an error as the agent is told it.
-func (c Config) told(ctx context.Context, err error) error {
+// explainError returns an error as the agent is told it.
+func (c Config) explainError(ctx context.Context, err error) error {
 	var fault *sqlite3.Error
 	switch {
 	case errors.Is(err, sqlite3.INTERRUPT) && ctx.Err() != nil:

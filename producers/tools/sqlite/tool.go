@@ -34,10 +34,10 @@ func New(ctx context.Context, cfg Config) (*Tool, error) {
 		return nil, err
 	}
 	t := &Tool{cfg: cfg, sessions: map[string]*session{}}
-	if path, err := cfg.file(""); err == nil {
-		conn, err := cfg.connect(ctx, world{})
+	if path, err := cfg.databaseFile(""); err == nil {
+		conn, err := cfg.openDatabase(ctx, world{})
 		if err == nil {
-			_, err = cfg.query(conn, "SELECT count(*) FROM sqlite_schema")
+			_, err = cfg.runQuery(conn, "SELECT count(*) FROM sqlite_schema")
 			err = errors.Join(err, conn.Close())
 		}
 		if err != nil {
@@ -60,13 +60,13 @@ func (t *Tool) Spec() producers.ToolSpec {
 
 // CheckWorld refuses a world without a database.
 func (t *Tool) CheckWorld(world json.RawMessage) error {
-	_, err := t.cfg.read(world)
+	_, err := t.cfg.readWorld(world)
 	return err
 }
 
 // Open notes the episode's database.
 func (t *Tool) Open(_ context.Context, s producers.Session) error {
-	own, err := t.cfg.read(s.World)
+	own, err := t.cfg.readWorld(s.World)
 	if err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func (t *Tool) Call(ctx context.Context, call producers.Call) (o producers.Obser
 	limited, cancel := context.WithTimeout(ctx, t.cfg.QueryTimeout)
 	defer cancel()
 	if s.conn == nil {
-		s.conn, err = t.cfg.connect(ctx, s.world)
+		s.conn, err = t.cfg.openDatabase(ctx, s.world)
 		if err != nil && s.world.Script != "" && ctx.Err() == nil {
 			err = fmt.Errorf("%w: world.script: %w: mend the row's SQL", producers.ErrPrompt, err)
 		}
@@ -109,25 +109,25 @@ func (t *Tool) Call(ctx context.Context, call producers.Call) (o producers.Obser
 		}
 	}
 	s.conn.SetInterrupt(limited)
-	text, err := s.protected(t.cfg, call.Arguments)
+	text, err := s.queryProtected(t.cfg, call.Arguments)
 	if cause := context.Cause(ctx); cause != nil {
 		return producers.Observation{}, cause
 	}
 	if err != nil {
-		return producers.Observation{}, t.cfg.told(limited, err)
+		return producers.Observation{}, t.cfg.explainError(limited, err)
 	}
 	return producers.Observation{Text: text, Outputs: 1}, nil
 }
 
-// protected turns a panic of SQLite's, whose connection is of no more use then, into an error of the query.
-func (s *session) protected(cfg Config, query string) (text string, err error) {
+// queryProtected turns a panic of SQLite's, whose connection is of no more use then, into an error of the query.
+func (s *session) queryProtected(cfg Config, query string) (text string, err error) {
 	defer func() {
 		if fault := recover(); fault != nil {
 			s.conn = nil
 			err = errors.New("the query failed: it may need too much memory")
 		}
 	}()
-	return cfg.query(s.conn, query)
+	return cfg.runQuery(s.conn, query)
 }
 
 // Close closes the episode's connection.

@@ -32,7 +32,7 @@ func init() {
 func runWorker(memory string) int {
 	bound, err := strconv.ParseInt(memory, 10, 64)
 	if err == nil {
-		err = limit(bound)
+		err = limitProcess(bound)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "weir-starlark:", err)
@@ -42,7 +42,7 @@ func runWorker(memory string) int {
 		sessions: map[string]*interpreter{}, answers: map[string]chan returned{},
 		bound: uint64(bound), socket: os.NewFile(3, "host"), stop: func(status int) { os.Exit(status) },
 	}
-	if err := w.serve(); err != nil {
+	if err := w.serveRequests(); err != nil {
 		fmt.Fprintln(os.Stderr, "weir-starlark:", err)
 		return exitBroken
 	}
@@ -63,23 +63,24 @@ type cells struct {
 	answers map[string]chan returned
 }
 
-// serve obeys the host until the socket ends, whatever cells are running then.
-func (w *cells) serve() error {
+// serveRequests serves the host's requests until the socket ends, whatever cells are running then.
+func (w *cells) serveRequests() error {
 	in := newLines(w.socket)
 	for {
 		var r request
-		if err := in.next(&r); errors.Is(err, io.EOF) {
+		if err := in.nextLine(&r); errors.Is(err, io.EOF) {
 			return nil
 		} else if err != nil {
 			return err
 		}
-		if err := w.obey(r); err != nil {
+		if err := w.handleRequest(r); err != nil {
 			return err
 		}
 	}
 }
 
-func (w *cells) obey(r request) error {
+// handleRequest handles a request of the host.
+func (w *cells) handleRequest(r request) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
@@ -101,27 +102,27 @@ func (w *cells) obey(r request) error {
 			return errors.New("run a cell: there is no such session")
 		}
 		w.answers[r.ID] = make(chan returned, 1)
-		go w.run(s, r.ID, *r.Run)
+		go w.runCell(s, r.ID, *r.Run)
 	}
 	return nil
 }
 
-// run runs a cell and says what came of it.
-func (w *cells) run(s *interpreter, id string, c cell) {
+// runCell runs a cell and replies with its result.
+func (w *cells) runCell(s *interpreter, id string, c cell) {
 	over := make(chan struct{})
-	go w.watch(over)
-	done := w.protected(s, id, c)
+	go w.watchMemory(over)
+	done := w.runProtected(s, id, c)
 	close(over)
 	w.mu.Lock()
 	delete(w.answers, id)
 	w.mu.Unlock()
-	if err := w.say(reply{ID: id, Done: done}); err != nil || done.Gone {
+	if err := w.sendReply(reply{ID: id, Done: done}); err != nil || done.Gone {
 		w.stop(exitBroken)
 	}
 }
 
-// protected turns a panic of the interpreter into the end of the session, which is what its state is worth then.
-func (w *cells) protected(s *interpreter, id string, c cell) (done *finished) {
+// runProtected turns a panic of the interpreter into the end of the session: its state is lost then.
+func (w *cells) runProtected(s *interpreter, id string, c cell) (done *finished) {
 	defer func() {
 		if fault := recover(); fault != nil {
 			done = &finished{Text: fmt.Sprintf("Error: the interpreter failed: %.200v%s", fault, gone), Outputs: 1, Errors: 1, Gone: true}
@@ -130,26 +131,27 @@ func (w *cells) protected(s *interpreter, id string, c cell) (done *finished) {
 	w.mu.Lock()
 	answers := w.answers[id]
 	w.mu.Unlock()
-	return s.run(c, func(name string, args []json.RawMessage) (returned, error) {
-		if err := w.say(reply{ID: id, Call: &asked{name, args}}); err != nil {
+	return s.runCell(c, func(name string, args []json.RawMessage) (returned, error) {
+		if err := w.sendReply(reply{ID: id, Call: &asked{name, args}}); err != nil {
 			return returned{}, err
 		}
 		return <-answers, nil
 	})
 }
 
-func (w *cells) say(r reply) error {
+// sendReply sends a reply to the host.
+func (w *cells) sendReply(r reply) error {
 	w.writing.Lock()
 	defer w.writing.Unlock()
-	return write(w.socket, r)
+	return writeLine(w.socket, r)
 }
 
 // watchEvery is how often a worker looks at its memory while a cell runs.
 const watchEvery = 10 * time.Millisecond
 
-// watch ends the worker when it has more memory than it may, until a cell is over. The kernel's own bound, where there is one, is
-// met at twice that.
-func (w *cells) watch(over <-chan struct{}) {
+// watchMemory ends the worker when it has more memory than it may, until a cell is over. The kernel's own bound, where there is one, is met
+// at twice that.
+func (w *cells) watchMemory(over <-chan struct{}) {
 	sample := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
 	ticker := time.NewTicker(watchEvery)
 	defer ticker.Stop()

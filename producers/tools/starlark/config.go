@@ -69,13 +69,14 @@ func (c Config) Validate() error {
 
 // Texts are what the tool says of its own, for vocabularies of words; what Starlark says of a wrong cell is not among it.
 func (c *Config) Texts() []string {
-	return []string{c.tooSlow(), c.tooManySteps(), c.tooMuchMemory(), c.ended("was killed"), c.tooLong()}
+	return []string{c.tooSlowText(), c.tooManySteps(), c.tooMuchMemory(), c.endedText("was killed"), c.tooLongText()}
 }
 
 // What the agent is told where a cell reaches a bound.
 const gone = "; all variables are gone"
 
-func (c *Config) tooSlow() string {
+// tooSlowText returns the observation of a cell that took too long.
+func (c *Config) tooSlowText() string {
 	return fmt.Sprintf("Error: the cell ran for more than %s", c.CellTimeout)
 }
 
@@ -87,10 +88,12 @@ func (c *Config) tooMuchMemory() string {
 	return fmt.Sprintf("Error: the cell used more than %d MiB of memory%s", c.MemoryBytes>>20, gone)
 }
 
-func (c *Config) ended(how string) string {
+// endedText returns the observation of a cell whose worker ended.
+func (c *Config) endedText(how string) string {
 	return "Error: the interpreter " + how + gone
 }
 
-func (c *Config) tooLong() string {
+// tooLongText returns the observation of a cell that is too long.
+func (c *Config) tooLongText() string {
 	return fmt.Sprintf("Error: the cell is longer than %d bytes", c.CodeBytes)
 }

@@ -43,14 +43,14 @@ var dialect = &syntax.FileOptions{Set: true, While: true, TopLevelControl: true,
 
 func newInterpreter(o opening) (*interpreter, error) {
 	s := &interpreter{globals: lang.StringDict{
-		"math": mathlib.Module, "json": jsonlib.Module, "sum": lang.NewBuiltin("sum", sum),
+		"math": mathlib.Module, "json": jsonlib.Module, "sum": lang.NewBuiltin("sum", sumNumbers),
 	}}
 	if o.NotepadBytes > 0 {
 		s.notepad = &notepad{most: o.NotepadBytes}
 		s.globals["notepad"] = s.notepad
 	}
 	if o.Submit {
-		s.globals["submit"] = lang.NewBuiltin("submit", submit)
+		s.globals["submit"] = lang.NewBuiltin("submit", submitAnswer)
 	}
 	for name, value := range o.Values {
 		v, err := fromJSON(value)
@@ -65,33 +65,33 @@ func newInterpreter(o opening) (*interpreter, error) {
 	return s, nil
 }
 
-// run runs a cell. It panics where the interpreter does.
-func (s *interpreter) run(c cell, ask asker) *finished {
+// runCell runs a cell. It panics where the interpreter does.
+func (s *interpreter) runCell(c cell, ask asker) *finished {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.cells++
 	u := &underway{ask: ask, out: &output{most: c.OutputBytes}}
 	name := fmt.Sprintf("cell %d", s.cells)
-	thread := &lang.Thread{Name: name, Print: func(_ *lang.Thread, text string) { u.out.print(text + "\n") }}
+	thread := &lang.Thread{Name: name, Print: func(_ *lang.Thread, text string) { u.out.printText(text + "\n") }}
 	thread.Load = func(*lang.Thread, string) (lang.StringDict, error) {
 		return nil, errors.New("there is nothing to load")
 	}
 	thread.SetLocal(underwayKey, u)
 	thread.SetMaxExecutionSteps(uint64(c.Steps))
 	timer := time.AfterFunc(time.Duration(c.LimitMS)*time.Millisecond, func() { thread.Cancel("too slow") })
-	err := s.execute(thread, name, dedent(c.Code), u)
+	err := s.executeCell(thread, name, removeIndent(c.Code), u)
 	timer.Stop()
 
 	done := &finished{Answer: u.answer, Outputs: u.out.parts}
 	if err != nil && !errors.Is(err, errSubmitted) {
-		text := explain(err, name)
+		text := explainError(err, name)
 		switch {
 		case strings.HasSuffix(text, tooSlowReason):
 			text = c.TooSlow
 		case strings.HasSuffix(text, tooManySteps):
 			text = c.TooManySteps
 		}
-		u.out.fault(text)
+		u.out.addError(text)
 		done.Errors, done.Outputs = 1, done.Outputs+1
 	}
 	if s.notepad != nil {
@@ -106,8 +106,8 @@ const (
 	tooManySteps  = "Starlark computation cancelled: too many steps"
 )
 
-// execute runs the statements of a cell and shows the value of the last, if that is an expression.
-func (s *interpreter) execute(thread *lang.Thread, name, code string, u *underway) error {
+// executeCell runs the statements of a cell and shows the value of the last, if that is an expression.
+func (s *interpreter) executeCell(thread *lang.Thread, name, code string, u *underway) error {
 	file, err := dialect.Parse(name, code, 0)
 	if err != nil {
 		return err
@@ -125,13 +125,13 @@ func (s *interpreter) execute(thread *lang.Thread, name, code string, u *underwa
 		return err
 	}
 	if v := s.globals[last]; shows && v != nil && v != lang.None {
-		u.out.show(v.String() + "\n")
+		u.out.showValue(v.String() + "\n")
 	}
 	return nil
 }
 
-// sum adds numbers up, which the language itself has no function for.
-func sum(_ *lang.Thread, b *lang.Builtin, args lang.Tuple, kwargs []lang.Tuple) (lang.Value, error) {
+// sumNumbers adds numbers up: the language itself has no function for it.
+func sumNumbers(_ *lang.Thread, b *lang.Builtin, args lang.Tuple, kwargs []lang.Tuple) (lang.Value, error) {
 	var list lang.Iterable
 	var total lang.Value = lang.MakeInt(0)
 	if err := lang.UnpackArgs(b.Name(), args, kwargs, "x", &list, "start?", &total); err != nil {
@@ -146,13 +146,14 @@ func sum(_ *lang.Thread, b *lang.Builtin, args lang.Tuple, kwargs []lang.Tuple) 
 	return total, nil
 }
 
-func submit(thread *lang.Thread, b *lang.Builtin, args lang.Tuple, kwargs []lang.Tuple) (lang.Value, error) {
+// submitAnswer ends the episode with an answer.
+func submitAnswer(thread *lang.Thread, b *lang.Builtin, args lang.Tuple, kwargs []lang.Tuple) (lang.Value, error) {
 	var x lang.Value
 	if err := lang.UnpackPositionalArgs(b.Name(), args, kwargs, 1, &x); err != nil {
 		return nil, err
 	}
 	u := thread.Local(underwayKey).(*underway)
-	text := textOf(x)
+	text := printedText(x)
 	if len(text) > u.out.most {
 		return nil, fmt.Errorf("submit: the answer is longer than %d bytes", u.out.most)
 	}
@@ -168,7 +169,7 @@ func ofTheWorld(thread *lang.Thread, b *lang.Builtin, args lang.Tuple, kwargs []
 	given := make([]json.RawMessage, len(args))
 	for i, arg := range args {
 		var err error
-		if given[i], err = toJSON(arg); err != nil {
+		if given[i], err = encodeValue(arg); err != nil {
 			return nil, fmt.Errorf("%s: argument %d: %w", b.Name(), i+1, err)
 		}
 	}
@@ -180,7 +181,7 @@ func ofTheWorld(thread *lang.Thread, b *lang.Builtin, args lang.Tuple, kwargs []
 	case r.Error != "":
 		return nil, fmt.Errorf("%s: %s", b.Name(), r.Error)
 	case r.Printed != nil:
-		u.out.print(*r.Printed + "\n")
+		u.out.printText(*r.Printed + "\n")
 		return lang.None, nil
 	case r.Value == nil:
 		return lang.None, nil

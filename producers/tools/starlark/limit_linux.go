@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// limit bounds this process by the kernel's means: memory, files, their size and core files. The processor's time is bounded by
+// limitProcess bounds this process by the kernel's means: memory, files, their size and core files. The processor's time is bounded by
 // steps and by the host, which kills.
-func limit(memory int64) error {
+func limitProcess(memory int64) error {
 	for _, l := range []struct {
 		name     string
 		resource int

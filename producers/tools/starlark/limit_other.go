@@ -2,5 +2,5 @@
 
 package starlark
 
-// limit leaves the bound to the worker's own watch.
-func limit(int64) error { return nil }
+// limitProcess leaves the bound to the worker's own watch.
+func limitProcess(int64) error { return nil }

@@ -99,8 +99,8 @@ func newLines(r io.Reader) *lines {
 	return &lines{s}
 }
 
-// next reads a line; io.EOF is the end.
-func (l *lines) next(into any) error {
+// nextLine reads a line; io.EOF is the end.
+func (l *lines) nextLine(into any) error {
 	if !l.scanner.Scan() {
 		err := l.scanner.Err()
 		if err == nil {
@@ -117,8 +117,8 @@ func (l *lines) next(into any) error {
 	return nil
 }
 
-// write writes a JSON line in one call.
-func write(w io.Writer, line any) error {
+// writeLine writes a JSON line in one call.
+func writeLine(w io.Writer, line any) error {
 	data, err := json.Marshal(line)
 	if err != nil {
 		return fmt.Errorf("write a line: %w", err)

@@ -27,7 +27,7 @@ var notepadMethods = map[string]func(n *notepad, args []string) error{
 	"finish_todo": (*notepad).finishTodo,
 	"add_facts":   (*notepad).addFacts,
 	"write_draft": (*notepad).writeDraft,
-	"clear":       (*notepad).clear,
+	"clear":       (*notepad).clearNotes,
 }
 
 // String is the notepad as it is shown: the sections that hold something, each under its name.
@@ -84,7 +84,8 @@ func (n *notepad) writeDraft(texts []string) error {
 	return nil
 }
 
-func (n *notepad) clear([]string) error {
+// clearNotes clears the notepad.
+func (n *notepad) clearNotes([]string) error {
 	n.todo, n.facts, n.draft = nil, nil, ""
 	return nil
 }
@@ -101,7 +102,7 @@ func (n *notepad) Attr(name string) (lang.Value, error) {
 		}
 		var words []string
 		for _, arg := range args {
-			words = append(words, wordsOf(arg)...)
+			words = append(words, textsOf(arg)...)
 		}
 		if len(words) == 0 && name != "clear" {
 			return nil, fmt.Errorf("%s: takes a text or a list of texts", b.Name())
@@ -118,21 +119,21 @@ func (n *notepad) Attr(name string) (lang.Value, error) {
 	}), nil
 }
 
-// wordsOf are the texts of a value: a list's one by one.
-func wordsOf(v lang.Value) []string {
+// textsOf returns the texts of a value: a list's one by one.
+func textsOf(v lang.Value) []string {
 	list, ok := v.(lang.Sequence)
 	if !ok {
-		return []string{textOf(v)}
+		return []string{printedText(v)}
 	}
 	var out []string
 	for element := range lang.Elements(list) {
-		out = append(out, textOf(element))
+		out = append(out, printedText(element))
 	}
 	return out
 }
 
-// textOf is a text as it is, and any other value as it is printed.
-func textOf(v lang.Value) string {
+// printedText returns a text as it is, and any other value as it is printed.
+func printedText(v lang.Value) string {
 	if text, ok := lang.AsString(v); ok {
 		return text
 	}

@@ -21,31 +21,34 @@ type output struct {
 	printed bool
 }
 
-func (o *output) print(text string) {
+// printText adds a printed text.
+func (o *output) printText(text string) {
 	if !o.printed {
 		o.printed = true
 		o.parts++
 	}
-	o.add(text)
+	o.addText(text)
 }
 
-func (o *output) show(text string) {
+// showValue adds the value of an expression.
+func (o *output) showValue(text string) {
 	o.parts++
-	o.add(text)
+	o.addText(text)
 }
 
 // leastFault is the room that an error has, in bytes, however small the bound.
 const leastFault = 1024
 
-// fault adds an error, which is told though the output be full: it is cut to the bound by itself.
-func (o *output) fault(text string) {
-	o.note()
-	o.text.WriteString(cut(text, max(o.most, leastFault)))
+// addError adds an error, also where the output is full: it is cut to the bound by itself.
+func (o *output) addError(text string) {
+	o.noteCut()
+	o.text.WriteString(cutBytes(text, max(o.most, leastFault)))
 	o.text.WriteByte('\n')
 }
 
-func (o *output) add(text string) {
-	fits := cut(text, o.most-o.text.Len())
+// addText adds a text, as far as there is room.
+func (o *output) addText(text string) {
+	fits := cutBytes(text, o.most-o.text.Len())
 	if o.left > 0 {
 		fits = ""
 	}
@@ -53,8 +56,8 @@ func (o *output) add(text string) {
 	o.text.WriteString(fits)
 }
 
-// note says how much was left out.
-func (o *output) note() {
+// noteCut adds how much was left out.
+func (o *output) noteCut() {
 	if o.left > 0 {
 		if text := o.text.String(); text != "" && !strings.HasSuffix(text, "\n") {
 			o.text.WriteByte('\n')
@@ -66,12 +69,12 @@ func (o *output) note() {
 
 // String is the output without the line's end.
 func (o *output) String() string {
-	o.note()
+	o.noteCut()
 	return strings.TrimSuffix(o.text.String(), "\n")
 }
 
-// cut shortens a text to so many bytes, between characters.
-func cut(text string, most int) string {
+// cutBytes shortens a text to so many bytes, between characters.
+func cutBytes(text string, most int) string {
 	if len(text) <= most {
 		return text
 	}
@@ -84,8 +87,8 @@ func cut(text string, most int) string {
 // maxFrames bounds the lines of a traceback: the outermost and the innermost are kept.
 const maxFrames = 8
 
-// explain says what was wrong with a cell, with places in cells alone.
-func explain(err error, name string) string {
+// explainError returns what was wrong with a cell, with places in cells alone.
+func explainError(err error, name string) string {
 	var fault syntax.Error
 	var faults resolve.ErrorList
 	var raised *lang.EvalError
@@ -99,13 +102,13 @@ func explain(err error, name string) string {
 		}
 		return strings.Join(lines, "\n")
 	case errors.As(err, &raised):
-		return traceback(raised, name) + "Error: " + raised.Msg
+		return callStack(raised, name) + "Error: " + raised.Msg
 	}
 	return "Error: " + err.Error()
 }
 
-// traceback are the places of a call stack, each in a line; nothing where the first line of this cell is the only place.
-func traceback(e *lang.EvalError, name string) string {
+// callStack returns the places of a call stack, each in a line; nothing where the first line of this cell is the only place.
+func callStack(e *lang.EvalError, name string) string {
 	var places []string
 	for _, frame := range e.CallStack {
 		if !strings.HasPrefix(frame.Pos.Filename(), "cell ") {
@@ -127,8 +130,8 @@ func traceback(e *lang.EvalError, name string) string {
 	return "Traceback:\n" + strings.Join(places, "")
 }
 
-// dedent takes from each line the white space that the first line with code begins with.
-func dedent(code string) string {
+// removeIndent takes from each line the white space that the first line with code begins with.
+func removeIndent(code string) string {
 	code = strings.ReplaceAll(code, "\r\n", "\n")
 	lines := strings.Split(code, "\n")
 	margin := ""

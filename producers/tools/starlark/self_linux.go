@@ -1,4 +1,4 @@
 package starlark
 
-// self is this program, also where its file was replaced since it was started.
-func self() (string, error) { return "/proc/self/exe", nil }
+// ownProgram is this program, also where its file was replaced since it was started.
+func ownProgram() (string, error) { return "/proc/self/exe", nil }

@@ -4,5 +4,5 @@ package starlark
 
 import "os"
 
-// self is this program.
-func self() (string, error) { return os.Executable() }
+// ownProgram is this program.
+func ownProgram() (string, error) { return os.Executable() }

@@ -19,7 +19,7 @@ func spawnWorker(memory int64, stderr io.Writer) (*child.Process, net.Conn, erro
 		return nil, nil, err
 	}
 	defer theirs.Close()
-	program, err := self()
+	program, err := ownProgram()
 	if err != nil {
 		_ = conn.Close()
 		return nil, nil, err

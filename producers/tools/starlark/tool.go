@@ -68,24 +68,24 @@ func (t *Tool) Open(_ context.Context, s producers.Session) error {
 	for _, world := range t.worlds {
 		functions, err := world.Open(s)
 		if err == nil {
-			err = made.add(functions)
+			err = made.addWorld(functions)
 		}
 		if err != nil {
-			return errors.Join(fmt.Errorf("open the world of episode %s: %w", s.Episode, err), made.end())
+			return errors.Join(fmt.Errorf("open the world of episode %s: %w", s.Episode, err), made.closeWorlds())
 		}
 	}
 	made.opening.Functions = slices.Sorted(maps.Keys(made.functions))
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.sessions[s.Episode] != nil {
-		return errors.Join(fmt.Errorf("open episode %s: it is open", s.Episode), made.end())
+		return errors.Join(fmt.Errorf("open episode %s: it is open", s.Episode), made.closeWorlds())
 	}
 	t.sessions[s.Episode] = made
 	return nil
 }
 
-// add takes the functions and values of a world.
-func (s *session) add(functions tasks.Functions) error {
+// addWorld adds the functions and values of a world.
+func (s *session) addWorld(functions tasks.Functions) error {
 	if closer, ok := functions.(io.Closer); ok {
 		s.close = append(s.close, closer.Close)
 	}
@@ -109,7 +109,7 @@ func (s *session) add(functions tasks.Functions) error {
 			if err := taken(name); err != nil {
 				return err
 			}
-			data, err := json.Marshal(exact(value))
+			data, err := json.Marshal(keepFloats(value))
 			if err != nil {
 				return fmt.Errorf("value %s: %w", name, err)
 			}
@@ -127,8 +127,8 @@ func isName(parsed syntax.Expr) bool {
 	return ok
 }
 
-// end closes what the world keeps.
-func (s *session) end() error {
+// closeWorlds closes everything that the worlds keep.
+func (s *session) closeWorlds() error {
 	var faults []error
 	for _, end := range s.close {
 		faults = append(faults, end())
@@ -146,70 +146,71 @@ func (t *Tool) Call(ctx context.Context, call producers.Call) (producers.Observa
 		return producers.Observation{}, fmt.Errorf("%w: starlark: episode %q has no open session", producers.ErrUnavailable, call.Episode)
 	}
 	if len(call.Arguments) > t.cfg.CodeBytes {
-		return failed(t.cfg.tooLong()), nil
+		return failedObservation(t.cfg.tooLongText()), nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return producers.Observation{}, fmt.Errorf("%w: starlark: episode %q was closed", producers.ErrUnavailable, call.Episode)
 	}
-	if err := t.attach(ctx, s); err != nil {
+	if err := t.attachWorker(ctx, s); err != nil {
 		return producers.Observation{}, err
 	}
-	o, err := t.run(ctx, s, call.Arguments, false)
+	o, err := t.runCell(ctx, s, call.Arguments, false)
 	if err == nil && s.lost && s.worker != nil {
 		o.Text, s.lost = "Error: the interpreter was started anew"+gone+"\n"+o.Text, false
 	}
 	return o, err
 }
 
-func failed(text string) producers.Observation {
+// failedObservation returns an observation of a failure.
+func failedObservation(text string) producers.Observation {
 	return producers.Observation{Text: text, Outputs: 1, Errors: 1}
 }
 
-// run runs a cell in the session's worker. again says that it ran before, in a worker that ended with several cells.
-func (t *Tool) run(ctx context.Context, s *session, code string, again bool) (producers.Observation, error) {
+// runCell runs a cell in the session's worker. again means that it ran before, in a worker that ended with several cells.
+func (t *Tool) runCell(ctx context.Context, s *session, code string, again bool) (producers.Observation, error) {
 	c := cell{
 		Code: code, Steps: t.cfg.Steps, LimitMS: t.cfg.CellTimeout.Milliseconds(), OutputBytes: t.cfg.OutputBytes,
-		TooSlow: t.cfg.tooSlow(), TooManySteps: t.cfg.tooManySteps(),
+		TooSlow: t.cfg.tooSlowText(), TooManySteps: t.cfg.tooManySteps(),
 	}
 	w, answered := s.worker, false
-	done, err := w.run(ctx, s.id, c, 2*t.cfg.CellTimeout, func(a asked) (returned, error) {
+	done, err := w.runCell(ctx, s.id, c, 2*t.cfg.CellTimeout, func(a asked) (returned, error) {
 		answered = true
-		return s.answer(ctx, a)
+		return s.callFunction(ctx, a)
 	})
 	switch {
 	case err == nil && done.Gone:
-		t.detach(s)
+		t.detachWorker(s)
 		return producers.Observation{Text: done.Text, Outputs: done.Outputs, Errors: done.Errors}, nil
 	case err == nil:
 		return producers.Observation{Text: done.Text, Outputs: done.Outputs, Errors: done.Errors, Answer: done.Answer, Notes: done.Notes}, nil
 	}
 	own := w.atFault()
-	t.detach(s)
+	t.detachWorker(s)
 	s.lost = true
 	switch {
 	case errors.Is(err, errTooSlow):
 		s.lost = false
-		return failed(t.cfg.tooSlow() + gone), nil
+		return failedObservation(t.cfg.tooSlowText() + gone), nil
 	case !errors.Is(err, errEnded):
 		return producers.Observation{}, err
 	}
 	if !own && !again && !answered { // a world may keep what was done
 		s.own = true
-		if t.attach(ctx, s) == nil {
-			return t.run(ctx, s, code, true)
+		if t.attachWorker(ctx, s) == nil {
+			return t.runCell(ctx, s, code, true)
 		}
 	}
 	s.lost = false
-	if own && w.starved() {
-		return failed(t.cfg.tooMuchMemory()), nil
+	if own && w.ranOutOfMemory() {
+		return failedObservation(t.cfg.tooMuchMemory()), nil
 	}
-	return failed(t.cfg.ended(w.how())), nil
+	return failedObservation(t.cfg.endedText(w.howEnded())), nil
 }
 
-// answer calls a function of the world. Only the machinery's failures are errors.
-func (s *session) answer(ctx context.Context, a asked) (r returned, err error) {
+// callFunction calls a function of the world. Only the machinery's failures are errors.
+func (s *session) callFunction(ctx context.Context, a asked) (r returned, err error) {
 	defer func() {
 		if fault := recover(); fault != nil {
 			err = fmt.Errorf("%w: starlark: function %s panicked: %v", producers.ErrUnavailable, a.Name, fault)
@@ -242,7 +243,7 @@ func (s *session) answer(ctx context.Context, a asked) (r returned, err error) {
 	if record {
 		value = map[string]any(fields)
 	}
-	data, err := json.Marshal(exact(value))
+	data, err := json.Marshal(keepFloats(value))
 	if err != nil {
 		return returned{}, fmt.Errorf("%w: starlark: the result of function %s: %w", producers.ErrUnavailable, a.Name, err)
 	}
@@ -261,6 +262,6 @@ func (t *Tool) Close(_ context.Context, episode string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
-	t.detach(s)
-	return s.end()
+	t.detachWorker(s)
+	return s.closeWorlds()
 }

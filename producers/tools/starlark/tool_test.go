@@ -288,7 +288,7 @@ func TestFunctionsOfTheWorld(t *testing.T) {
 	require.ErrorContains(t, tool.Open(t.Context(), producers.Session{Episode: "wrong"}), "no such book")
 	require.ErrorContains(t, newTool(t, nil, &book{}, &book{}).Open(t.Context(), producers.Session{}), "two functions or values are named")
 	for _, name := range []string{"a + b", "while", "", "submit"} {
-		require.Error(t, (&session{functions: map[string]tasks.Functions{}}).add(named(name)), name)
+		require.Error(t, (&session{functions: map[string]tasks.Functions{}}).addWorld(named(name)), name)
 	}
 	_, err := tool.Call(t.Context(), producers.Call{Episode: "nobody"})
 	require.ErrorIs(t, err, producers.ErrUnavailable)

@@ -21,9 +21,9 @@ const (
 	maxValue = 256 << 10
 )
 
-// toJSON writes a value of a cell as JSON: None, booleans, numbers, texts, lists and tuples, dicts whose keys are texts, and functions of the world by
+// encodeValue writes a value of a cell as JSON: None, booleans, numbers, texts, lists and tuples, dicts whose keys are texts, and functions of the world by
 // their names.
-func toJSON(v lang.Value) (json.RawMessage, error) {
+func encodeValue(v lang.Value) (json.RawMessage, error) {
 	var out bytes.Buffer
 	if err := appendJSON(&out, v, 0); err != nil {
 		return nil, err
@@ -118,15 +118,15 @@ func appendDict(out *bytes.Buffer, d *lang.Dict, depth int) error {
 // fromJSON is a value for cells; a number without a point or exponent is an int of any size. Objects become dicts with keys in
 // sorted order, for Go's maps have none.
 func fromJSON(data json.RawMessage) (lang.Value, error) {
-	value, err := decode(data)
+	value, err := decodeJSON(data)
 	if err != nil {
 		return nil, err
 	}
-	return toValue(value)
+	return valueOf(value)
 }
 
-// decode reads one JSON value, numbers as they are written.
-func decode(data json.RawMessage) (any, error) {
+// decodeJSON decodes JSON, numbers as they are written.
+func decodeJSON(data json.RawMessage) (any, error) {
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.UseNumber()
 	var value any
@@ -139,7 +139,8 @@ func decode(data json.RawMessage) (any, error) {
 	return value, nil
 }
 
-func toValue(v any) (lang.Value, error) {
+// valueOf returns a decoded value as a value of the language.
+func valueOf(v any) (lang.Value, error) {
 	switch v := v.(type) {
 	case nil:
 		return lang.None, nil
@@ -157,13 +158,13 @@ func toValue(v any) (lang.Value, error) {
 		list := make([]lang.Value, len(v))
 		for i := range v {
 			var err error
-			if list[i], err = toValue(v[i]); err != nil {
+			if list[i], err = valueOf(v[i]); err != nil {
 				return nil, err
 			}
 		}
 		return lang.NewList(list), nil
 	case map[string]any:
-		return toDict(v)
+		return dictOf(v)
 	}
 	return nil, fmt.Errorf("a %T is no JSON value", v)
 }
@@ -171,14 +172,15 @@ func toValue(v any) (lang.Value, error) {
 // toArgument is a value for a function of the world, in Go: nil, bool, int64, float64, string, []any or map[string]any; a whole
 // number beyond int64 is a json.Number.
 func toArgument(data json.RawMessage) (any, error) {
-	value, err := decode(data)
+	value, err := decodeJSON(data)
 	if err != nil {
 		return nil, err
 	}
-	return plain(value), nil
+	return plainValue(value), nil
 }
 
-func plain(v any) any {
+// plainValue returns a decoded JSON value with its numbers as Go has them: whole numbers stay whole.
+func plainValue(v any) any {
 	switch v := v.(type) {
 	case json.Number:
 		if n, err := v.Int64(); err == nil {
@@ -194,20 +196,21 @@ func plain(v any) any {
 		return f
 	case []any:
 		for i := range v {
-			v[i] = plain(v[i])
+			v[i] = plainValue(v[i])
 		}
 	case map[string]any:
 		for key := range v {
-			v[key] = plain(v[key])
+			v[key] = plainValue(v[key])
 		}
 	}
 	return v
 }
 
-func toDict(v map[string]any) (lang.Value, error) {
+// dictOf returns a map as a dict of the language.
+func dictOf(v map[string]any) (lang.Value, error) {
 	dict := lang.NewDict(len(v))
 	for _, key := range slices.Sorted(maps.Keys(v)) {
-		value, err := toValue(v[key])
+		value, err := valueOf(v[key])
 		if err != nil {
 			return nil, err
 		}
@@ -218,8 +221,8 @@ func toDict(v map[string]any) (lang.Value, error) {
 	return dict, nil
 }
 
-// exact writes whole floats with their point, so that they stay floats on the other side.
-func exact(v any) any {
+// keepFloats writes whole floats with their point, so that they stay floats on the other side.
+func keepFloats(v any) any {
 	switch v := v.(type) {
 	case float64:
 		if v == math.Trunc(v) && math.Abs(v) < 1<<63 {
@@ -228,13 +231,13 @@ func exact(v any) any {
 	case []any:
 		out := make([]any, len(v))
 		for i := range v {
-			out[i] = exact(v[i])
+			out[i] = keepFloats(v[i])
 		}
 		return out
 	case map[string]any:
 		out := make(map[string]any, len(v))
 		for key := range v {
-			out[key] = exact(v[key])
+			out[key] = keepFloats(v[key])
 		}
 		return out
 	}

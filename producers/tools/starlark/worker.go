@@ -38,8 +38,8 @@ type worker struct {
 	ended chan struct{}
 }
 
-// start starts a worker; ended is called once it is no more.
-func start(memory int64, ended func()) (*worker, error) {
+// newWorker starts a worker; ended is called once it is no more.
+func newWorker(memory int64, ended func()) (*worker, error) {
 	said := newComplaints()
 	process, conn, err := spawnWorker(memory, said)
 	if err != nil {
@@ -47,7 +47,7 @@ func start(memory int64, ended func()) (*worker, error) {
 	}
 	w := &worker{process: process, conn: conn, complaints: said, waiting: map[string]chan reply{}, ended: make(chan struct{})}
 	go func() {
-		if w.read() {
+		if w.readReplies() {
 			timer := time.AfterFunc(killDelay, func() { process.Signal(syscall.SIGKILL) })
 			defer timer.Stop() // the process ends with its socket
 		} else {
@@ -64,12 +64,12 @@ func start(memory int64, ended func()) (*worker, error) {
 	return w, nil
 }
 
-// read passes replies on until the socket ends; false where the worker broke the protocol.
-func (w *worker) read() bool {
+// readReplies passes replies on until the socket ends; false where the worker broke the protocol.
+func (w *worker) readReplies() bool {
 	in := newLines(w.conn)
 	for {
 		var r reply
-		if err := in.next(&r); err != nil {
+		if err := in.nextLine(&r); err != nil {
 			return !errors.Is(err, errLine)
 		}
 		w.mu.Lock()
@@ -87,10 +87,10 @@ func (w *worker) read() bool {
 	}
 }
 
-// say writes a line. A worker that cannot be written to has ended: errEnded says so, and says it when that is done.
-func (w *worker) say(r request) error {
+// sendRequest sends a request. A worker that cannot be written to has ended: errEnded is returned once its end is known.
+func (w *worker) sendRequest(r request) error {
 	w.writing.Lock()
-	err := write(w.conn, r)
+	err := writeLine(w.conn, r)
 	w.writing.Unlock()
 	if err != nil {
 		_ = w.conn.Close()
@@ -100,8 +100,8 @@ func (w *worker) say(r request) error {
 	return nil
 }
 
-// kill ends the process, for one of its cells, and waits for that.
-func (w *worker) kill() {
+// killProcess ends the process, because of one of its cells, and waits for the end.
+func (w *worker) killProcess() {
 	w.mu.Lock()
 	w.sacrificed = true
 	w.mu.Unlock()
@@ -117,8 +117,8 @@ func (w *worker) atFault() bool {
 	return w.crowd == 1 && !w.sacrificed
 }
 
-// alive says that nothing is known of an end.
-func (w *worker) alive() bool {
+// isAlive reports whether the worker has not ended.
+func (w *worker) isAlive() bool {
 	select {
 	case <-w.ended:
 		return false
@@ -133,8 +133,8 @@ var errTooSlow = errors.New("the cell could not be interrupted")
 // errEnded is returned for a cell whose worker ended.
 var errEnded = errors.New("the worker ended")
 
-// run runs a cell: answer gives what functions of the world return. After any error the worker is dead.
-func (w *worker) run(ctx context.Context, session string, c cell, limit time.Duration, answer func(asked) (returned, error)) (*finished, error) {
+// runCell runs a cell: answer calls a function of the world. After any error the worker is dead.
+func (w *worker) runCell(ctx context.Context, session string, c cell, limit time.Duration, answer func(asked) (returned, error)) (*finished, error) {
 	id, replies := rand.Text(), make(chan reply, 1)
 	w.mu.Lock()
 	w.waiting[id] = replies
@@ -144,7 +144,7 @@ func (w *worker) run(ctx context.Context, session string, c cell, limit time.Dur
 		delete(w.waiting, id)
 		w.mu.Unlock()
 	}()
-	if err := w.say(request{Session: session, ID: id, Run: &c}); err != nil {
+	if err := w.sendRequest(request{Session: session, ID: id, Run: &c}); err != nil {
 		return nil, err
 	}
 	timer := time.NewTimer(limit)
@@ -157,17 +157,17 @@ func (w *worker) run(ctx context.Context, session string, c cell, limit time.Dur
 			}
 			result, err := answer(*r.Call)
 			if err != nil {
-				w.kill()
+				w.killProcess()
 				return nil, err
 			}
-			if err := w.say(request{ID: id, Answer: &result}); err != nil {
+			if err := w.sendRequest(request{ID: id, Answer: &result}); err != nil {
 				return nil, err
 			}
 		case <-ctx.Done():
-			w.kill()
+			w.killProcess()
 			return nil, context.Cause(ctx)
 		case <-timer.C:
-			w.kill()
+			w.killProcess()
 			return nil, errTooSlow
 		case <-w.ended:
 			select {
@@ -182,8 +182,8 @@ func (w *worker) run(ctx context.Context, session string, c cell, limit time.Dur
 	}
 }
 
-// how says how the worker ended, of which the caller knows.
-func (w *worker) how() string {
+// howEnded returns how the worker ended, which the caller knows.
+func (w *worker) howEnded() string {
 	switch complaint := w.complaints.String(); {
 	case w.process.KilledBy() != 0:
 		return fmt.Sprintf("was ended by signal %d", int(w.process.KilledBy()))
@@ -194,8 +194,8 @@ func (w *worker) how() string {
 	}
 }
 
-// starved says that the worker ended for want of memory.
-func (w *worker) starved() bool {
+// ranOutOfMemory reports whether the worker ended for want of memory.
+func (w *worker) ranOutOfMemory() bool {
 	return w.process.ExitCode() == exitMemory || strings.Contains(w.complaints.String(), "out of memory") ||
 		strings.Contains(w.complaints.String(), "cannot allocate memory")
 }

@@ -160,7 +160,7 @@ func (t *Tool) Close(ctx context.Context, episode string) error {
 	if !s.used {
 		return nil
 	}
-	_, err := t.ask(ctx, s.run+"/"+episode+"/finish", episode, "", true, s.extra)
+	_, err := t.sendAction(ctx, s.run+"/"+episode+"/finish", episode, "", true, s.extra)
 	return err
 }
 
@@ -177,7 +177,7 @@ func (t *Tool) Call(ctx context.Context, call producers.Call) (producers.Observa
 	t.mu.Unlock()
 	digest := sha256.Sum256([]byte(call.Arguments))
 	key := fmt.Sprintf("%s/%s/%d/%x", call.Run, call.Episode, call.Index, digest[:8])
-	a, err := t.ask(ctx, key, call.Episode, t.cfg.Prefix+call.Arguments+t.cfg.Suffix, false, s.extra)
+	a, err := t.sendAction(ctx, key, call.Episode, t.cfg.Prefix+call.Arguments+t.cfg.Suffix, false, s.extra)
 	if err != nil {
 		return producers.Observation{}, err
 	}
@@ -191,7 +191,8 @@ func (t *Tool) Call(ctx context.Context, call producers.Call) (producers.Observa
 	return producers.Observation{Text: remote.Clean(o.Obs), Reward: o.Reward, Done: a.Dones[0]}, nil
 }
 
-func (t *Tool) ask(ctx context.Context, key, episode, action string, finish bool, extra json.RawMessage) (Answer, error) {
+// sendAction sends an action of an episode to the server.
+func (t *Tool) sendAction(ctx context.Context, key, episode, action string, finish bool, extra json.RawMessage) (Answer, error) {
 	var a Answer
 	err := t.client.Post(ctx, key, Request{
 		TrajectoryIDs: []string{episode}, Actions: []string{action}, Finish: []bool{finish}, IsLastStep: []bool{finish},

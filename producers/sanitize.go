@@ -42,25 +42,25 @@ type Bounded interface {
 // floodBytes bounds, for each token that is kept, how much of a text is looked at: what is beyond it is gone before it is tokenized.
 const floodBytes = 64
 
-// funnel is what an observation becomes before an agent sees it: valid UTF-8, without control characters and escape sequences, and
-// no longer than its bound.
-func (e *Episode) funnel(tool Tool, text string) string {
+// sanitize returns an observation as an agent sees it: valid UTF-8, without control characters and escape sequences, and no longer than its
+// bound.
+func (e *Episode) sanitize(tool Tool, text string) string {
 	cut := DefaultCut()
 	if tool, ok := tool.(Bounded); ok {
 		cut = tool.Cut()
 	}
-	return cut.apply(Printable(text), e.env.Tokenizer)
+	return cut.cutTokens(Printable(text), e.env.Tokenizer)
 }
 
-// apply cuts a text.
-func (c Cut) apply(text string, tok Tokenizer) string {
+// cutTokens cuts a text that has too many tokens.
+func (c Cut) cutTokens(text string, tok Tokenizer) string {
 	if c.Tokens <= 0 {
 		return text
 	}
 	flooded := 0
 	if most := c.Tokens * floodBytes; len(text) > 2*most {
 		flooded = len(text) - 2*most
-		text = strings.ToValidUTF8(c.join(text[:most], text[len(text)-most:], "\n"), "")
+		text = strings.ToValidUTF8(c.joinEnds(text[:most], text[len(text)-most:], "\n"), "")
 	}
 	ids := Plain(tok, text)
 	missing := len(ids) - c.Tokens
@@ -72,7 +72,7 @@ func (c Cut) apply(text string, tok Tokenizer) string {
 		mark = fmt.Sprintf(" [%d tokens and %d bytes cut] ", max(0, missing), flooded)
 	}
 	if missing <= 0 {
-		return c.join(text, text, mark)
+		return c.joinEnds(text, text, mark)
 	}
 	half := c.Tokens
 	switch c.Keep {
@@ -81,12 +81,12 @@ func (c Cut) apply(text string, tok Tokenizer) string {
 	case KeepBoth:
 		half = c.Tokens - c.Tokens/2
 	}
-	left, right := whole(tok.Decode(ids[:half])), whole(tok.Decode(ids[half+missing:]))
+	left, right := trimPartialRunes(tok.Decode(ids[:half])), trimPartialRunes(tok.Decode(ids[half+missing:]))
 	return left + mark + right
 }
 
-// join is what is kept of a text by its two ends.
-func (c Cut) join(left, right, mark string) string {
+// joinEnds joins the two ends that are kept of a text with the mark between them.
+func (c Cut) joinEnds(left, right, mark string) string {
 	switch c.Keep {
 	case KeepLeft:
 		return left + mark
@@ -97,8 +97,8 @@ func (c Cut) join(left, right, mark string) string {
 	}
 }
 
-// whole is a text without the halves of characters that a cut between tokens leaves.
-func whole(text string) string { return strings.Trim(text, string(utf8.RuneError)) }
+// trimPartialRunes removes the halves of characters that a cut between tokens leaves.
+func trimPartialRunes(text string) string { return strings.Trim(text, string(utf8.RuneError)) }
 
 // Plain are the ids of a text that is not the caller's own, such as a tool's: the spelling of a control token in it is text like any
 // other. A tokenizer without EncodeText(string) []int32 has no such encoding, and its Encode is used.
@@ -113,13 +113,13 @@ func Plain(tok Tokenizer, text string) []int32 {
 // A carriage return before a line break goes, another becomes one. What is not UTF-8 becomes U+FFFD. Unicode's noncharacters, which no text has
 // a use for and by which chats mark what is not to be read as a control token, go too.
 func Printable(text string) string {
-	if clean(text) {
+	if isClean(text) {
 		return text
 	}
 	text = strings.ToValidUTF8(text, string(utf8.RuneError))
 	var b strings.Builder
 	for len(text) > 0 {
-		if n := escape(text); n > 0 {
+		if n := escapeLength(text); n > 0 {
 			text = text[n:]
 			continue
 		}
@@ -129,7 +129,7 @@ func Printable(text string) string {
 			if !strings.HasPrefix(text[n:], "\n") {
 				b.WriteByte('\n')
 			}
-		case obeyed(r):
+		case isControl(r):
 		default:
 			b.WriteRune(r)
 		}
@@ -138,20 +138,21 @@ func Printable(text string) string {
 	return b.String()
 }
 
-// clean says that nothing of a text is to go.
-func clean(text string) bool {
-	return utf8.ValidString(text) && strings.IndexFunc(text, func(r rune) bool { return r == '\r' || obeyed(r) }) < 0
+// isClean reports whether sanitize would leave a text as it is.
+func isClean(text string) bool {
+	return utf8.ValidString(text) && strings.IndexFunc(text, func(r rune) bool { return r == '\r' || isControl(r) }) < 0
 }
 
-// obeyed says that a terminal, or a reader of two directions, does something at a character in place of showing it, or that it is none.
-func obeyed(r rune) bool {
+// isControl reports whether a terminal, or a reader of two directions, obeys a character in place of showing it, or the character is
+// invalid.
+func isControl(r rune) bool {
 	return unicode.IsControl(r) && r != '\n' && r != '\t' || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 ||
 		r >= 0xfdd0 && (r <= 0xfdef || r&0xfffe == 0xfffe)
 }
 
-// escape is the length of the escape sequence that a text begins with; 0 where there is none. Sequences are those of ECMA-48: control
-// sequences, strings up to their terminator or the end of the line, and the two-character ones.
-func escape(text string) int {
+// escapeLength returns the length of the escape sequence that a text begins with; 0 where there is none. Sequences are those of ECMA-48:
+// control sequences, strings up to their terminator or the end of the line, and the two-character ones.
+func escapeLength(text string) int {
 	kind, n := byte(0), 0
 	switch {
 	case strings.HasPrefix(text, "\x1b"):
