@@ -77,7 +77,7 @@ var dropped = map[string]string{
 
 // unretried are the errors for which a producer closes a sample at the first failure.
 var unretried = map[string]string{
-	"broken": "panics", "errNothingSampled": "no turn", "ErrPrompt": "opening", "ErrTooLarge": "too large", "ErrInvalid": "own codec",
+	"findPanic": "panics", "errNothingSampled": "no turn", "ErrPrompt": "opening", "ErrTooLarge": "too large", "ErrInvalid": "own codec",
 }
 
 // reasons are those of the wire, by name.
@@ -223,15 +223,15 @@ func TestEachReasonHasARow(t *testing.T) {
 	words, errs, wire := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	each(t, "producers", func(name string, d ast.Decl) {
 		ast.Inspect(d, func(n ast.Node) bool {
-			if by := called(n); by == "episodeDropped" || by == "why" {
+			if by := called(n); by == "episodeDropped" || by == "dropReason" {
 				texts(n, words)
 			}
 			return true
 		})
-		if name == "producers.why" {
+		if name == "producers.dropReason" {
 			texts(d, words)
 		}
-		if name != "producers.unretryable" {
+		if name != "producers.isUnretryable" {
 			return
 		}
 		ast.Inspect(d, func(n ast.Node) bool {
@@ -242,8 +242,8 @@ func TestEachReasonHasARow(t *testing.T) {
 					asked = of.Sel
 				}
 				errs[fmt.Sprint(asked)] = true
-			case "broken":
-				errs["broken"] = true
+			case "findPanic":
+				errs["findPanic"] = true
 			}
 			return true
 		})
