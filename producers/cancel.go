@@ -8,7 +8,7 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// running knows the episodes that run now and the control that holds, and cuts off what the control says can
+// running holds the episodes that run now and the current control, and cuts episodes off that the control says can
 // no longer be used.
 type running struct {
 	mu       sync.Mutex

@@ -20,18 +20,18 @@ type Context struct {
 	number int // counts the episode's contexts from 0
 	agent  string
 	calls  int // of tools in this context
-	// segment is the current one's place among the episode's, begun how many there were before it in this context.
+	// segment is the place of the current segment among the episode's, begun how many segments came before it in this context.
 	segment, begun int
 	turn           *turn // the last; nil before the first
-	// draft is the turn that goes on, or one that was cut off and may go on; nil is none.
+	// draft is the turn that goes on, or a turn that was cut off and may go on; nil where there is none.
 	draft  *draft
 	answer string
 }
 
-// Agent names who acts in the context.
+// Agent is the name of the agent that acts in the context.
 func (c *Context) Agent() string { return c.agent }
 
-// Answer notes what the context's agent answered, for an episode of several agents: a Reward finds it in [TranscriptContext.Answer]. The
+// Answer records the answer of the context's agent, for an episode of several agents: a Reward finds it in [TranscriptContext.Answer]. The
 // episode goes on. The last call counts.
 func (c *Context) Answer(text string) {
 	c.e.mu.Lock()
@@ -39,7 +39,7 @@ func (c *Context) Answer(text string) {
 	c.answer = text
 }
 
-// Tokens are those of the current segment. The caller must not change them.
+// Tokens are the tokens of the current segment. The caller must not change them.
 func (c *Context) Tokens() []int32 {
 	c.e.mu.Lock()
 	defer c.e.mu.Unlock()
@@ -66,13 +66,13 @@ func (c *Context) roomLeft() int {
 	return max(0, room)
 }
 
-// lastSegment says whether the episode may begin no other segment. The lock is held.
+// lastSegment reports whether the episode may begin no other segment. The lock is held.
 func (e *Episode) lastSegment() bool {
 	most := cmp.Or(e.ticket.Limits.MaxSegments, e.env.MaxSegments)
 	return most > 0 && len(e.segments) >= most
 }
 
-// RoomAnew is how many tokens a further segment could take, those that it begins with among them; 0 where none may begin.
+// RoomAnew is how many tokens a further segment could take, its first tokens included; 0 where no segment may begin.
 func (c *Context) RoomAnew() int {
 	c.e.mu.Lock()
 	defer c.e.mu.Unlock()
@@ -95,7 +95,7 @@ func (c *Context) mostTokens() int {
 	return most
 }
 
-// Begin starts a segment with these tokens, at least one, when the context so far is no longer a prefix of what the policy is to see.
+// Begin starts a segment with these tokens, at least one, when the context so far is no longer a prefix of the new context.
 // More than the limits allow, of tokens or of segments, ends the episode.
 func (c *Context) Begin(tokens []int32) error {
 	c.e.mu.Lock()
@@ -162,7 +162,7 @@ func (c *Context) addGivenTokens(tokens []int32) {
 
 // GenerateOptions bound one turn of the policy.
 type GenerateOptions struct {
-	// Stop are the tokens that end it; the one sampled is part of the result.
+	// Stop are the tokens that end it; the sampled stop token is part of the result.
 	Stop []int32
 	// StopTexts are texts that end it, wherever in the turn they come to stand; each ends in a printable ASCII character or a line
 	// break. A text that is one token of the vocabulary is that token. For others the policy pauses at every token with the text's
@@ -175,7 +175,7 @@ type GenerateOptions struct {
 	Last bool
 }
 
-// Generate lets the policy continue the context and records what it sampled as one turn. The result is the
+// Generate lets the policy continue the context and records the sampled tokens as one turn. The result is the
 // sampled tokens and why they ended. When the segment is full, or as long as the engine takes, it returns [StoppedError] at once. An error leaves the context as it was:
 // nothing of a turn that the agent was not given is in it, but for the turn in which the episode's time limit passed, its last, and the
 // first turn of an episode that ends without a whole one. The next call with the same options goes on with what was sampled of the turn

@@ -12,7 +12,7 @@ import (
 
 // draft is a turn that the policy has begun and not ended. A turn that is to end at a text comes in pieces, one for each token at which
 // the text may end. None of them is in a segment before the turn is whole: a turn that is cut off between two pieces, as by a client that
-// leaves, was given to nobody, and must be neither in the context nor in what is trained on.
+// leaves, was given to nobody, and must be neither in the context nor in the training data.
 type draft struct {
 	options  GenerateOptions
 	asked    time.Time // when its first token was asked for
@@ -33,7 +33,7 @@ func (d *draft) canContinue(o GenerateOptions) bool {
 	return d.options.MaxTokens == o.MaxTokens && slices.Equal(d.options.Stop, o.Stop) && slices.Equal(d.options.StopTexts, o.StopTexts)
 }
 
-// beginDraft begins a turn, or goes on with the one that was cut off where the context and the options are the same: the policy's words are
+// beginDraft begins a turn, or goes on with a turn that was cut off where the context and the options are the same: the policy's words are
 // kept, so that long turns are not drawn again until they happen to be short.
 func (c *Context) beginDraft(options GenerateOptions) {
 	c.e.mu.Lock()
@@ -66,7 +66,7 @@ func (c *Context) recordDraft() []int32 {
 }
 
 // suspendDraft frees the room of a draft that was cut off, and keeps its pieces for a call that goes on with it. Where the episode's own
-// time limit cut it, there is none: what the policy said until then is the episode's last turn, so that no policy keeps an episode out of
+// time limit cut it, there is no such call: the policy's tokens until then are the episode's last turn, so that no policy keeps an episode out of
 // training by never coming to an end.
 func (c *Context) suspendDraft(ctx context.Context) {
 	c.e.mu.Lock()

@@ -48,7 +48,7 @@ type Episode struct {
 	posted *Score
 }
 
-// turn is a move of the agent, with what the tools said to it.
+// turn is a move of the agent, with the tools' observations.
 type turn struct {
 	schemas.Turn
 	context *Context
@@ -70,7 +70,7 @@ func newEpisode(ticket *schemas.Ticket, env Environment, onOldest func()) *Episo
 // ID names the episode: the ticket's id.
 func (e *Episode) ID() string { return e.ticket.ID }
 
-// Prompt is what the agent is asked, without the answers and without what is for tools and rewards alone.
+// Prompt is the agent's question, without the answers and without the data for tools and rewards alone.
 func (e *Episode) Prompt() schemas.Prompt {
 	p := e.ticket.Prompt
 	p.Answers, p.World, p.Hidden = nil, nil, nil
@@ -84,7 +84,7 @@ func (e *Episode) World() json.RawMessage { return e.ticket.Prompt.World }
 // Task is the name of the ticket's task.
 func (e *Episode) Task() string { return e.ticket.Task }
 
-// Seed fixes what the agent draws. In a fork it is the parent's.
+// Seed fixes the agent's random numbers. In a fork it is the parent's.
 func (e *Episode) Seed() uint64 { return e.drawingSeed() }
 
 // Limits bound the episode.
@@ -103,7 +103,7 @@ func (e *Episode) Tools() []ToolSpec {
 }
 
 // Open opens a context, which begins with these tokens, for an agent by this name: it is how rewards and trainers tell agents
-// apart, and "" where one acts alone. The first context that is begun or opened is the episode's own.
+// apart, and "" where an agent acts alone. The first context that is begun or opened is the episode's own.
 func (e *Episode) Open(agent string, tokens []int32) (*Context, error) {
 	return e.OpenPart(Part{Agent: agent}, tokens)
 }
@@ -126,7 +126,7 @@ func (e *Episode) Room() int {
 	return e.first.Room()
 }
 
-// RoomAnew is how many tokens a further segment of the first context could take, those that it begins with among them; 0 where none may begin.
+// RoomAnew is how many tokens a further segment of the first context could take, its first tokens included; 0 where no segment may begin.
 func (e *Episode) RoomAnew() int {
 	if e.first == nil {
 		return e.ticket.Limits.MaxTokens
@@ -135,7 +135,7 @@ func (e *Episode) RoomAnew() int {
 }
 
 // Begin starts a segment with these tokens as its context. The first call opens the episode; a later one
-// is for agents that rewrite their context, when the old one is no longer a prefix of the new. At least one
+// is for agents that rewrite their context, when the old context is no longer a prefix of the new. At least one
 // token; more than the limits allow, of tokens or of segments, ends the episode.
 func (e *Episode) Begin(tokens []int32) error {
 	if e.first == nil {

@@ -12,7 +12,7 @@ import (
 // again.
 var ErrUnavailable = errors.New("tool unavailable")
 
-// ErrPrompt is returned, wrapped, by the opening of a session when what the prompt gives to the tool is at fault. Another try would fail
+// ErrPrompt is returned, wrapped, by the opening of a session when the prompt's data for the tool is at fault. Another try would fail
 // in the same way: the ticket is not tried again, and its sample is closed with the reason.
 var ErrPrompt = errors.New("the prompt's data are at fault")
 
@@ -40,10 +40,10 @@ var errUnserved = errors.New("no engine served the episode in time")
 // It is not tried again.
 var ErrAbandoned = errors.New("the evaluation ticket is abandoned")
 
-// NothingSampled says whether a rollout failed because there was no room for a single token of the policy's.
+// NothingSampled reports whether a rollout failed because there was no room for a single token of the policy's.
 func NothingSampled(err error) bool { return errors.Is(err, errNothingSampled) }
 
-// Unserved says whether a rollout failed because the engines are full or away: its ticket has not failed.
+// Unserved reports whether a rollout failed because the engines are full or away: its ticket has not failed.
 func Unserved(err error) bool {
 	return errors.Is(err, errUnserved) || errors.Is(err, generate.ErrUnserved)
 }

@@ -57,7 +57,7 @@ func (c EvalConfig) Validate() error {
 	)
 }
 
-// EvalReport is what an evaluation found.
+// EvalReport is the result of an evaluation.
 type EvalReport struct {
 	EvalScore
 	// BySource has the same for each kind of question.
@@ -68,7 +68,7 @@ type EvalReport struct {
 	// were made again.
 	Failed  int `json:"failed"`
 	Retried int `json:"retried"`
-	// Reasons counts those that failed by why, where who ran them says so in a word; nil where none failed.
+	// Reasons counts the failed rollouts by a word for the reason, where their runner gives a word; nil where none failed.
 	Reasons map[string]int `json:"reasons,omitempty"`
 	// Abandoned counts the rollouts that nobody could run any more: they are neither scored nor failed.
 	Abandoned int `json:"abandoned,omitempty"`
@@ -122,7 +122,7 @@ func (s EvalScore) average() EvalScore {
 	return s
 }
 
-// Roll runs one episode to its end and scores it; its error is the machinery's. [Rollout] in an environment is one.
+// Roll runs one episode to its end and scores it; its error is the machinery's. [Rollout] in an environment is a Roll.
 type Roll func(ctx context.Context, ticket *schemas.Ticket) (*schemas.Trajectory, *Transcript, error)
 
 // Evaluate runs every prompt Samples times and reports means. A rollout that the machinery fails is tried again, Attempts times, and
@@ -178,7 +178,7 @@ func EvaluateBy(ctx context.Context, roll Roll, prompts []schemas.Prompt, cfg Ev
 	return newReport(rollouts, cfg), nil
 }
 
-// evaluated is one rollout: its trajectory, or why there is none.
+// evaluated is a rollout with its trajectory, or the reason why there is no trajectory.
 type evaluated struct {
 	prompt     schemas.Prompt
 	sample     int
@@ -220,7 +220,7 @@ func waitFor(ctx context.Context, delay time.Duration) bool {
 	}
 }
 
-// evalGroup begins the groups of evaluations; those that are trained on begin with a g.
+// evalGroup begins the names of evaluation groups; training groups begin with a g.
 const evalGroup = "eval-"
 
 // isEvaluation reports whether a ticket belongs to an evaluation.

@@ -8,15 +8,15 @@ import (
 	"github.com/weir-rl/weir/streams/generate"
 )
 
-// fork gives an episode the turns of the one that its ticket forks, in place of calls to the policy. Agents and tools know nothing of
+// fork gives an episode the turns of the episode that its ticket forks, in place of calls to the policy. Agents and tools know nothing of
 // it: an agent asks as ever, and its tools are called anew, so that sessions, files and kernels are as they were.
 //
-// A turn is given only where the policy would be shown, token for token, what it was shown then: so a token that is given was sampled
+// A turn is given only where the policy would be shown, token for token, the same context as then: so a token that is given was sampled
 // from the very distribution that its log-probability is of. Where something else is shown, because a tool answered otherwise or
 // the agent is another one, the episode has diverged: from there on the policy samples.
 type fork struct {
 	from *schemas.Fork
-	// next is how many turns were given, diverged why no other is; "" as long as one may be.
+	// next is how many turns were given, diverged why no further turn is given; "" as long as a turn may be.
 	next     int
 	diverged string
 }

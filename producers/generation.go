@@ -15,7 +15,7 @@ func isFull(g *generate.Result) bool {
 	return g != nil && len(g.Tokens) == 0 && g.Stop == schemas.GenerateLength
 }
 
-// checkGeneration refuses what would make a trajectory inexact, before any of it is recorded.
+// checkGeneration refuses a generation that would make a trajectory inexact, before any of it is recorded.
 func checkGeneration(g *generate.Result, maxTokens int) error {
 	switch {
 	case g == nil || len(g.Tokens) == 0:

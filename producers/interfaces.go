@@ -29,7 +29,7 @@ type Tokenizer interface {
 }
 
 // Agent drives an episode to its end: [Episode.Begin], then Generate, Call and Observe as it likes, then
-// Finish. It returns the errors of those methods as they are, wrapped or not. An Agent keeps what belongs to
+// Finish. It returns the errors of these methods as they are, wrapped or not. An Agent keeps what belongs to
 // one episode in Run's own variables: one Agent runs many episodes at once.
 type Agent interface {
 	Run(ctx context.Context, episode *Episode) error
@@ -38,14 +38,14 @@ type Agent interface {
 // Tool is something that an agent can call. Call is used by many episodes at once.
 type Tool interface {
 	Spec() ToolSpec
-	// Call returns what the tool says. An error is the call's failure and is told to the agent as text; an
+	// Call returns the tool's observation. An error is the call's failure and is told to the agent as text; an
 	// error that wraps [ErrUnavailable] is the machinery's, and the ticket is tried again.
 	Call(ctx context.Context, call Call) (Observation, error)
 }
 
 // ToolSpec describes a tool to agents and, for models that read it, in the prompt.
 type ToolSpec struct {
-	// Name is what the agent calls it by.
+	// Name is the name by which the agent calls the tool.
 	Name string
 	// Description says in a sentence what it does.
 	Description string
@@ -70,7 +70,7 @@ type Call struct {
 // ToolCall is a call that an agent asks for: a tool by the name in its spec, and the arguments as the agent wrote them.
 type ToolCall struct{ Name, Arguments string }
 
-// Observation is what a tool returns.
+// Observation is the result of a tool's call.
 type Observation struct {
 	Text string
 	// Reward is a process reward for the turn that made the call; nil is none. The rewards of several calls of a turn are
@@ -95,14 +95,14 @@ type Reward interface {
 	Score(ctx context.Context, ticket *schemas.Ticket, transcript *Transcript) (Score, error)
 }
 
-// Score is the outcome reward and what it is made of.
+// Score is the outcome reward and its components.
 type Score struct {
 	// Total is the reward that the policy is trained on.
 	Total float64
 	// Components by name, before weighting.
 	Components map[string]float64
 	// Turns are rewards of single turns, in the order of [Transcript.Turns]: each is credited to the token that ends its turn,
-	// beside what the tools of the turn gave. nil is none; else one entry for each turn.
+	// beside the rewards of the turn's tools. nil is none; else one entry for each turn.
 	Turns []float64
 	// Agents are rewards of single agents by name, where several take part in an episode; an agent that is not named has
 	// Total. nil is none.
@@ -121,7 +121,7 @@ type Opener interface {
 	Opening(p schemas.Prompt) []int32
 }
 
-// Formatted is an Agent that says how text reaches the policy and ends, for those who ask the policy without the agent, as the
+// Formatted is an Agent that says how text reaches the policy and ends, for callers that ask the policy without the agent, as the
 // clients of the OpenAI API do.
 type Formatted interface {
 	Agent

@@ -28,7 +28,7 @@ type EvalSample struct {
 	Reward     float64            `json:"reward"`
 	Components map[string]float64 `json:"components,omitempty"`
 	Stop       schemas.StopReason `json:"stop,omitempty"`
-	// Tokens counts those that the policy sampled, Attempts how often the rollout was tried.
+	// Tokens counts the tokens that the policy sampled, Attempts how often the rollout was tried.
 	Tokens   int   `json:"tokens"`
 	Version  int64 `json:"version"`
 	Attempts int   `json:"attempts"`

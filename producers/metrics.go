@@ -11,7 +11,7 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// Metrics counts what a producer does. A nil *Metrics counts nothing.
+// Metrics counts a producer's work. A nil *Metrics counts nothing.
 type Metrics struct {
 	episodes        *prometheus.CounterVec
 	dropped         *prometheus.CounterVec

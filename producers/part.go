@@ -2,17 +2,17 @@ package producers
 
 import "slices"
 
-// Part says who acts in a context, and what is allowed there, for an agent with several contexts in an episode. The limits of the episode
+// Part names the agent that acts in a context, and bounds the context, for an agent with several contexts in an episode. The limits of the episode
 // hold beside it, over all contexts together.
 type Part struct {
-	// Agent is the name of who acts: see [Episode.Open].
+	// Agent is the name of the agent that acts: see [Episode.Open].
 	Agent string
 	// MaxTokens bounds each segment of the context further than the episode's limits do, and MaxCalls its tool calls; 0 does not.
 	MaxTokens, MaxCalls int
-	// Tools are those of the episode that can be called in the context, by name; nil is all.
+	// Tools are the names of the episode's tools that can be called in the context; nil is all.
 	Tools []string
-	// Own are tools that can be called in this context alone. Their names are not those of Tools. Unlike the episode's, they answer for the
-	// agent: an error or a panic of theirs is the machinery's, and Calls returns it as it is; what went wrong otherwise is an Observation.
+	// Own are tools that can be called in this context alone. Their names differ from the names in Tools. Unlike the episode's, they answer for the
+	// agent: an error or a panic of theirs is the machinery's, and Calls returns it as it is; any other failure is an Observation.
 	Own []Tool
 }
 

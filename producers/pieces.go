@@ -6,7 +6,7 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// Piece is a part of what was said in a rollout, by whom it was written.
+// Piece is a part of a rollout's text that the policy wrote, or that others wrote.
 type Piece struct {
 	Text string
 	// Sampled: the policy wrote it; else it was given.

@@ -10,7 +10,7 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// Environment is what an episode runs in. All of it is used by many episodes at once.
+// Environment holds the parts that an episode runs with. All of it is used by many episodes at once.
 type Environment struct {
 	Policy    Policy
 	Tokenizer Tokenizer

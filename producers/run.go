@@ -13,14 +13,14 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// Deps are what a producer works with.
+// Deps are the parts that a producer works with.
 type Deps struct {
 	Stream Stream
-	// Environments are what episodes run in, by the name of the ticket's task; at least one. A ticket of a task that is not
+	// Environments are the episodes' environments by the name of the ticket's task; at least one. A ticket of a task that is not
 	// among them goes back for another producer, and when it was delivered Config.MaxDeliver times its sample is closed, the
 	// task named in the marker's Why and in the log.
 	Environments map[string]Environment
-	// Metrics count what the episodes of all tasks do; nil counts nothing.
+	// Metrics count the episodes of all tasks; nil counts nothing.
 	Metrics *Metrics
 	// Served is told of every ticket when the work on it has ended, by many goroutines at once, and must not wait; nil is told of
 	// none.

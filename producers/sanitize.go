@@ -10,7 +10,7 @@ import (
 	"github.com/weir-rl/weir/internal/check"
 )
 
-// Cut bounds what a tool says, its errors too, in tokens.
+// Cut bounds a tool's observations and errors in tokens.
 type Cut struct {
 	// Tokens is how many tokens of an observation are kept; 0 is no bound. What says how many are missing comes on top.
 	Tokens int `koanf:"max_tokens"`
@@ -25,7 +25,7 @@ const (
 	KeepBoth  = "both"
 )
 
-// DefaultCut keeps the two ends of what has more than 2048 tokens.
+// DefaultCut keeps the two ends of a text with more than 2048 tokens.
 func DefaultCut() Cut { return Cut{Tokens: 2048, Keep: KeepBoth} }
 
 // Validate reports every fault.
@@ -39,7 +39,7 @@ type Bounded interface {
 	Cut() Cut
 }
 
-// floodBytes bounds, for each token that is kept, how much of a text is looked at: what is beyond it is gone before it is tokenized.
+// floodBytes bounds, for each token that is kept, how much of a text is looked at: the rest is dropped before the text is tokenized.
 const floodBytes = 64
 
 // sanitize returns an observation as an agent sees it: valid UTF-8, without control characters and escape sequences, and no longer than its
@@ -109,7 +109,7 @@ func Plain(tok Tokenizer, text string) []int32 {
 	return tok.Encode(text)
 }
 
-// Printable is a text without what a terminal obeys: escape sequences go, as do control characters but for line breaks and tabs.
+// Printable is a text without characters that a terminal obeys: escape sequences go, as do control characters but for line breaks and tabs.
 // A carriage return before a line break goes, another becomes one. What is not UTF-8 becomes U+FFFD. Unicode's noncharacters, which no text has
 // a use for and by which chats mark what is not to be read as a control token, go too.
 func Printable(text string) string {

@@ -14,7 +14,7 @@ type Served struct {
 	Producer string
 	// Leased and Ended bound the work on it.
 	Leased, Ended time.Time
-	// Trajectory is what was stored; nil where nothing was.
+	// Trajectory is the stored trajectory; nil where none was stored.
 	Trajectory *schemas.Trajectory
 	// Err is why nothing was stored; nil where something was.
 	Err error

@@ -16,7 +16,7 @@ type SessionTool interface {
 	// whether or not it wraps [ErrUnavailable], and the ticket is tried again; but for one that wraps [ErrPrompt], which is the
 	// prompt's. A session that failed to open is not closed.
 	Open(ctx context.Context, s Session) error
-	// Close lets go of what is kept under an episode's name, after the rollout was scored. It is called once for every
+	// Close drops everything that is kept under an episode's name, after the rollout was scored. It is called once for every
 	// session that was opened. It may not outlast ctx, which gives it [CloseLimit] and does not end with the episode.
 	Close(ctx context.Context, episode string) error
 }
@@ -42,9 +42,9 @@ type Confidant interface {
 	OpenTold(ctx context.Context, s Session, secret Secret) error
 }
 
-// Secret is what a [Confidant] is told of an episode beside its session.
+// Secret is a [Confidant]'s knowledge of an episode beside its session.
 type Secret struct {
-	// Question is the prompt's text, and Answers are those that are accepted.
+	// Question is the prompt's text, and Answers are the accepted answers.
 	Question string
 	Answers  []string
 	// Cursor is the prompt's place in the run's order of issue, and PolicyVersion the newest version when the ticket was issued.
@@ -54,7 +54,7 @@ type Secret struct {
 	Evaluation bool
 }
 
-// SecretOf is what a ticket tells a [Confidant].
+// SecretOf returns a ticket's secret for a [Confidant].
 func SecretOf(t *schemas.Ticket) Secret {
 	return Secret{
 		Question: t.Prompt.Text, Answers: slices.Clone(t.Prompt.Answers), Cursor: t.Cursor, PolicyVersion: t.PolicyVersion, Evaluation: isEvaluation(t),
@@ -69,7 +69,7 @@ func OpenSession(ctx context.Context, tool SessionTool, s Session, secret Secret
 	return tool.Open(ctx, s)
 }
 
-// Session is what a tool is told of the episode that it is opened for.
+// Session describes the episode that a tool is opened for.
 type Session struct {
 	// Run is the run's name, Episode the episode's within the run, Task the name of its task and Source the kind of its question.
 	Run, Episode, Task, Source string
@@ -100,7 +100,7 @@ type Workspaced interface {
 type Command struct {
 	// Argv is the program and its arguments.
 	Argv []string
-	// Stdin is what the process reads; nil is nothing.
+	// Stdin is the process's input; nil is none.
 	Stdin []byte
 	// Files are written before the process starts, by name relative to the sandbox's working folder; nil is none.
 	Files map[string][]byte
@@ -108,7 +108,7 @@ type Command struct {
 	Env []string
 	// Timeout bounds the wall-clock, > 0; 0 is the sandbox's own bound.
 	Timeout time.Duration
-	// Output bounds what is kept of each of the two outputs, in bytes; 0 is the sandbox's own bound.
+	// Output bounds each of the two outputs, in bytes; 0 is the sandbox's own bound.
 	Output int
 }
 
@@ -116,7 +116,7 @@ type Command struct {
 type Result struct {
 	// Exit is the exit status; -1 where a signal ended the process, and where the sandbox had no room for it or ended.
 	Exit int
-	// Stdout and Stderr are what it wrote, cut at the bound.
+	// Stdout and Stderr are its output, cut at the bound.
 	Stdout, Stderr []byte
 	// TimedOut is whether the time limit ended it.
 	TimedOut bool

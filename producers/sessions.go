@@ -50,7 +50,7 @@ func (e *Episode) firstWorkspace() Workspace {
 	return nil
 }
 
-// closeSessions closes everything that is kept for the episode. It takes [CloseLimit] at most; what is not closed by then goes on by itself
+// closeSessions closes everything that is kept for the episode. It takes [CloseLimit] at most; a session that is not closed by then goes on by itself
 // and is counted.
 func (e *Episode) closeSessions(ctx context.Context) {
 	if policy, ok := e.env.Policy.(Forgetter); ok {

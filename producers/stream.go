@@ -8,21 +8,21 @@ import (
 	"github.com/weir-rl/weir/streams"
 )
 
-// Stream is what a producer needs of the run's streams.
+// Stream is the part of the run's streams that a producer needs.
 type Stream interface {
 	// Take blocks until there is a ticket. Its lease renews itself until it ends.
 	Take(ctx context.Context) (Lease, error)
 	// Publish returns when the trajectory is stored; a full stream makes it wait.
 	Publish(ctx context.Context, trajectory *schemas.Trajectory) error
 	CloseGroup(ctx context.Context, closed *schemas.GroupClosed) error
-	// FollowControl calls back with the control that holds and with every later one, until ctx ends.
+	// FollowControl calls back with the current control and with every later control, until ctx ends.
 	FollowControl(ctx context.Context, fn func(*schemas.Control)) error
 }
 
 // Lease is a taken ticket.
 type Lease interface {
 	Ticket() *schemas.Ticket
-	// Delivery counts how often the ticket was taken, this time included, but for those that ended with Release.
+	// Delivery counts how often the ticket was taken, this time included, but for deliveries that ended with Release.
 	Delivery() int
 	// Done ends the lease: the ticket's work is stored.
 	Done(ctx context.Context) error

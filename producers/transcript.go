@@ -26,21 +26,21 @@ type Transcript struct {
 	Sampled int
 	// Posted is the reward that the agent gave itself by [Episode.Post]; nil is none.
 	Posted *Score
-	// Metrics are what the tools reported, added up over the episode; nil is nothing.
+	// Metrics are the numbers that the tools reported, added up over the episode; nil is none.
 	Metrics map[string]float64
 	// Workspace is the episode's sandbox, for rewards that look into it; nil where no tool has one, and after the rollout was scored.
 	Workspace Workspace
-	// pieces are those of the rollout; nil is none.
+	// pieces are the rollout's pieces; nil is none.
 	pieces func() []Piece
 }
 
 // TranscriptContext is a segment.
 type TranscriptContext struct {
-	// Agent names who acted in it; "" where one agent acts alone.
+	// Agent is the name of the agent that acted in it; "" where an agent acts alone.
 	Agent string
 	// Text is the whole of it, decoded.
 	Text string
-	// Answer is what the agent answered in a context of its own, at the context's last segment: see [Context.Answer]. "" is none.
+	// Answer is the agent's answer in a context of its own, at the context's last segment: see [Context.Answer]. "" is none.
 	Answer string
 }
 
@@ -48,7 +48,7 @@ type TranscriptContext struct {
 type TranscriptTurn struct {
 	// Context is its segment's place among [Transcript.Contexts].
 	Context int
-	// Text is what the policy sampled, decoded.
+	// Text is the sampled text.
 	Text string
 	// Tool, Arguments, Observation and Error are those of the turn's call, "" when it made none; of several calls tools are joined
 	// by commas, the rest by line breaks.
@@ -57,14 +57,14 @@ type TranscriptTurn struct {
 	Calls []TranscriptCall
 	// Outputs and Errors are added up over the turn's calls: see [Observation].
 	Outputs, Errors int
-	// Reward is what the tools of the turn gave, added up.
+	// Reward is the sum of the rewards of the turn's tools.
 	Reward float64
 }
 
 // TranscriptCall is a call of a tool.
 type TranscriptCall struct {
 	Tool, Arguments string
-	// Observation is what the tool said, Error why it failed.
+	// Observation is the tool's text, Error the reason why it failed.
 	Observation, Error string
 	// Failed is whether the call came to nothing: the tool failed, or code that it ran ended in an error.
 	Failed bool

@@ -5,20 +5,20 @@ import (
 	"strings"
 )
 
-// Voter is a Reward that knows which answers are one and the same, so that a majority of samples counts them together. Of another reward,
+// Voter is a Reward that compares answers, so that a majority of samples counts them together. Of another reward,
 // answers are the same whose words are, whatever their case and the white space between them.
 type Voter interface {
 	Reward
-	// Ballot is what the reward reads of an answer, such as what stands in its last \boxed{}; "" casts no vote.
+	// Ballot is the part of an answer that the reward reads, such as the content of its last \boxed{}; "" casts no vote.
 	// It is asked of no empty answer.
 	Ballot(answer string) string
-	// Same says whether two ballots that differ are one answer. Neither is "".
+	// Same reports whether two different ballots are the same answer. Neither is "".
 	Same(a, b string) bool
 }
 
 // candidate is an answer that samples of a question voted for.
 type candidate struct {
-	// ballots are its spellings, the first one first.
+	// ballots are its spellings, the first spelling first.
 	ballots []string
 }
 

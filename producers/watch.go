@@ -6,7 +6,7 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// MoveKind says what happened in an episode.
+// MoveKind is the kind of a move.
 type MoveKind string
 
 // The kinds of moves.
@@ -21,13 +21,13 @@ const (
 // Move is something that happens in an episode, for people who watch it go on.
 type Move struct {
 	Kind MoveKind
-	// Agent names who acts in the context; "" where one acts alone.
+	// Agent is the name of the agent that acts in the context; "" where an agent acts alone.
 	Agent string
 	// Segment is the segment that the move is in.
 	Segment int
-	// Text is what was said: a call's arguments, of a tool's observation the sanitized text.
+	// Text is the move's text: a call's arguments, a tool's sanitized observation.
 	Text string
-	// Tool is the tool of a call or of its observation, Call the call's index in the episode; "" and 0 for what is of none.
+	// Tool is the tool of a call or of its observation, Call the call's index in the episode; "" and 0 for a move without a tool.
 	Tool string
 	Call int
 	// Took is how long a call went on; Failed that it came to nothing. Both are of its observation.

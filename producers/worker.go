@@ -122,7 +122,7 @@ func (w *worker) serveTicket(working, settling context.Context, lease Lease) {
 		err = cause
 	}
 	if err == nil {
-		// A lease that is lost now ends nothing: the work is done, and where another producer does it again one counts.
+		// A lease that is lost now ends nothing: the work is done, and where another producer does it again only the first counts.
 		err = w.publishTrajectory(working, trajectory, &story)
 	}
 	if cause := context.Cause(working); err != nil && cause != nil {

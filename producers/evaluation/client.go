@@ -21,7 +21,7 @@ type ClientOptions struct {
 	// Silence is how long a producer may say nothing before it is taken for dead; 0 is 10 s. Producers that live say something every
 	// second. While this process has no broker the time stands still.
 	Silence time.Duration
-	// Kept says whether a version is still stored, for a ticket that nobody has answered; nil says yes.
+	// Kept reports whether a version is still stored, for a ticket that nobody has answered; nil says yes.
 	Kept func(ctx context.Context, version int64) (bool, error)
 	// Ending is closed when the run is over: a ticket that a producer works on goes on, and one that nobody takes is abandoned rather
 	// than wait. A nil channel is never closed.

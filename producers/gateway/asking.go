@@ -64,7 +64,7 @@ func errGone() error {
 	return openai.Refusal(http.StatusGone, "invalid_request_error", "episode_over", "%v", errOver)
 }
 
-// awaitAnswer says whether a client has its answer, and takes one that has none out of those who wait for it. again says that the client is still
+// awaitAnswer reports whether a client has its answer, and takes one that has none out of those who wait for it. again says that the client is still
 // there, and only has to ask anew. A client that leaves after this look is [Session.deliver]'s.
 func (s *Session) awaitAnswer(ctx context.Context, a *asking) (answered, again bool) {
 	s.mu.Lock()

@@ -60,7 +60,7 @@ func retryCount(r *http.Request) tries {
 	return untold
 }
 
-// writeWhole answers with a value and says whether it went out.
+// writeWhole answers with a value and reports whether it went out.
 func writeWhole(w http.ResponseWriter, v any) error {
 	data, err := openai.PlainJSON(v)
 	if err != nil {

@@ -112,7 +112,7 @@ func lowerCase(s string) string {
 	return out.String()
 }
 
-// endsWord says whether a cased letter stands before place i and none after it, marks and the like passed over.
+// endsWord reports whether a cased letter stands before place i and none after it, marks and the like passed over.
 func endsWord(runes []rune, i int) bool {
 	before, after := i-1, i+1
 	for before >= 0 && isIgnorable(runes[before]) {

@@ -91,7 +91,7 @@ const assistant = "<|im_start|>assistant"
 // sequenceTags are those that ValidSequence knows.
 var sequenceTags = []string{"think", "search", "information", "answer"}
 
-// ValidSequence says whether what follows the first assistant mark is think, then search and information and think as
+// ValidSequence reports whether what follows the first assistant mark is think, then search and information and think as
 // often as the agent likes, then answer, with nothing but white space between; and otherwise why not.
 func ValidSequence(transcript string) (valid bool, reason string) {
 	_, content, found := strings.Cut(transcript, assistant)

@@ -95,7 +95,7 @@ func WordTokenizer(o Opening, d *Dataset, further ...string) (Tokenizer, error) 
 	return o.Tokenizer, nil
 }
 
-// OfWords says whether a tokenizer's vocabulary is of words, so that there are words which it cannot write.
+// OfWords reports whether a tokenizer's vocabulary is of words, so that there are words which it cannot write.
 func OfWords(tok producers.Tokenizer) bool {
 	_, ok := tok.(tokenizer.WordLevel)
 	return ok

@@ -10,7 +10,7 @@ type notation interface {
 	openPage(p *page) (writing, []int32, error)
 	// options bound a turn.
 	turnOptions(most int) producers.GenerateOptions
-	// read finds the cell in a turn; ended says whether the turn came to its end. fault says why there is none.
+	// read finds the cell in a turn; ended reports whether the turn came to its end. fault says why there is none.
 	readCell(sampled []int32, ended bool) (cell, fault string)
 	// summaryPrompt is about how many tokens the request for a summary has, summaryOptions bound the summary, and readSummary is its text.
 	summaryPrompt() int

@@ -23,7 +23,7 @@ type agent struct {
 	idle    time.Duration
 	drive   drive
 	log     *slog.Logger
-	// apart says whether the programs have a network of their own, and reach the gateway there alone; nil is no.
+	// apart reports whether the programs have a network of their own, and reach the gateway there alone; nil is no.
 	apart func(ctx context.Context) (bool, error)
 }
 

@@ -49,7 +49,7 @@ func (c CommandConfig) Validate() error {
 	return check.All(faults...)
 }
 
-// Sandboxed says whether the program is started in a sandbox.
+// Sandboxed reports whether the program is started in a sandbox.
 func (c CommandConfig) Sandboxed() bool { return c.Sandbox }
 
 // CommandType is the agent that is a program: each episode starts it anew.

@@ -115,7 +115,7 @@ func (a *Agent) Run(ctx context.Context, e *producers.Episode) error {
 	return nil
 }
 
-// Searches says whether an episode has the tool that searches.
+// Searches reports whether an episode has the tool that searches.
 func (a *Agent) Searches(e *producers.Episode) bool {
 	return slices.ContainsFunc(e.Tools(), func(s producers.ToolSpec) bool { return s.Name == a.cfg.Tool })
 }

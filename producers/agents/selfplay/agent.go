@@ -36,7 +36,7 @@ const (
 // Solver is the name of a solver, counted from 1.
 func Solver(number int) string { return solverPrefix + strconv.Itoa(number) }
 
-// IsSolver says whether a part is a solver's.
+// IsSolver reports whether a part is a solver's.
 func IsSolver(name string) bool { return strings.HasPrefix(name, solverPrefix) }
 
 const solverPrefix = "solver-"
@@ -233,12 +233,12 @@ func (g *game) playPart(ctx context.Context, c *producers.Context, course search
 	return answer, stop, nil
 }
 
-// Right says whether an answer is the one that was to be asked for, in other spellings too.
+// Right reports whether an answer is the one that was to be asked for, in other spellings too.
 func Right(answer string, golds ...string) bool {
 	return rewards.Words(answer) != "" && rewards.ExactMatch(rewards.Words, answer, golds) == 1
 }
 
-// GivesAway says whether a question holds its answer.
+// GivesAway reports whether a question holds its answer.
 func GivesAway(question, answer string) bool {
 	return strings.Contains(" "+rewards.Words(question)+" ", " "+rewards.Words(answer)+" ")
 }

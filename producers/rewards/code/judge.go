@@ -156,7 +156,7 @@ func wrapUnavailable(err error) error {
 	return fmt.Errorf("%w: %w", producers.ErrUnavailable, err)
 }
 
-// judgeHadNoProcess says whether the judge told that it could start no process after one of the program's had run.
+// judgeHadNoProcess reports whether the judge told that it could start no process after one of the program's had run.
 func judgeHadNoProcess(stdout []byte) bool {
 	last := bytes.TrimRight(stdout, "\n")
 	last = last[bytes.LastIndexByte(last, '\n')+1:]

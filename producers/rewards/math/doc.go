@@ -1,4 +1,4 @@
-// Package math is the rewards for answers of mathematics: [Equal] says whether two answers are the same, in whatever form.
+// Package math is the rewards for answers of mathematics: [Equal] reports whether two answers are the same, in whatever form.
 //
 // An answer is a number (1,000.50, 1/2, \frac{1}{2}, 1\frac{1}{2}, 3 \times 10^5, 28\%, \$5, 5\text{ cm}), an expression (2\sqrt{3},
 // x^2+1), a tuple, an interval or a union of them, a set or a list in any order, a matrix, an equation, or words. Two numbers without

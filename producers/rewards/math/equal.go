@@ -19,7 +19,7 @@ type Options struct {
 	Loose bool
 }
 
-// Equal says whether an answer is the accepted one.
+// Equal reports whether an answer is the accepted one.
 func (o Options) Equal(given, accepted string) bool {
 	g, a := cleanAnswer(given), cleanAnswer(accepted)
 	if plainText(g.text) == "" || plainText(a.text) == "" {

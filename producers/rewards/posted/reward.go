@@ -34,7 +34,7 @@ func New(cfg Config) (*Reward, error) {
 	return &Reward{cfg}, nil
 }
 
-// ComponentPosted is the component, 0 or 1, that says whether the agent posted a reward.
+// ComponentPosted is the component, 0 or 1, that reports whether the agent posted a reward.
 const ComponentPosted = "posted"
 
 // Score is what the agent posted.

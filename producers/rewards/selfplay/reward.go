@@ -22,7 +22,7 @@ const (
 
 // The components of the reward beside producers.ComponentExactMatch.
 const (
-	// ComponentAsked says whether there was a question that did not give its answer away, ComponentValid whether the verifier answered
+	// ComponentAsked reports whether there was a question that did not give its answer away, ComponentValid whether the verifier answered
 	// it rightly too, ComponentSolved which share of the solvers did, 0 where the question was not valid.
 	ComponentAsked  = "asked"
 	ComponentValid  = "valid"
