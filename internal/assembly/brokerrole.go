@@ -22,12 +22,12 @@ func (s *Run) Broker(ctx context.Context, ready func(url string)) error {
 	group, running := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.server.Run(running, s.Log) })
 	group.Go(func() error {
-		conn, err := s.connect(running, own, streams.RoleAdmin)
+		conn, err := s.connectBroker(running, own, streams.RoleAdmin)
 		if err != nil {
 			return err
 		}
 		defer conn.Close()
-		if _, err := s.open(running, conn); err != nil {
+		if _, err := s.openStreams(running, conn); err != nil {
 			return err
 		}
 		if err := own.Admit(); err != nil {
@@ -42,7 +42,7 @@ func (s *Run) Broker(ctx context.Context, ready func(url string)) error {
 			return errors.Join(errors.New("the broker stopped by itself"), own.Err())
 		}
 	})
-	return ended(ctx, group.Wait())
+	return endedInOrder(ctx, group.Wait())
 }
 
 // startBroker starts the embedded broker as configured. It lets in this process alone until its streams are made: what others ask

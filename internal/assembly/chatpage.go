@@ -104,7 +104,7 @@ func (c *chatter) Offer(_ context.Context, run *streams.Run) (*view.ChatOffer, e
 	}
 	slices.Sort(steps)
 	slices.Reverse(steps)
-	switch why := c.loads(cfg, run); {
+	switch why := c.explainNoLoading(cfg, run); {
 	case len(steps) == 0:
 		out.Notes = append(out.Notes, "no checkpoint of the run is on this machine")
 	case why != "":
@@ -173,8 +173,8 @@ func chatTask(cfg *config.Config, t *Task) view.ChatTask {
 	return out
 }
 
-// loads says why checkpoints cannot be loaded into this process; "" where they can.
-func (c *chatter) loads(cfg *config.Config, run *streams.Run) string {
+// explainNoLoading says why checkpoints cannot be loaded into this process; "" where they can.
+func (c *chatter) explainNoLoading(cfg *config.Config, run *streams.Run) string {
 	backend, err := cfg.SamplerBackend()
 	if err != nil {
 		return "checkpoints cannot be loaded here: " + err.Error()
@@ -198,11 +198,11 @@ func (c *chatter) Ask(ctx context.Context, run *streams.Run, q view.ChatQuestion
 	if c.idle != nil {
 		c.idle.Stop()
 	}
-	m, err := c.prepare(ctx, run, &q)
+	m, err := c.preparePolicy(ctx, run, &q)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { c.idle = time.AfterFunc(chatIdle, c.free) }()
+	defer func() { c.idle = time.AfterFunc(chatIdle, c.releaseIdle) }()
 	if q.Version == view.ChatEngines {
 		ending := make(chan struct{})
 		defer time.AfterFunc(chatPatience, func() { close(ending) }).Stop()
@@ -235,11 +235,11 @@ func (c *chatter) Ask(ctx context.Context, run *streams.Run, q view.ChatQuestion
 	if err != nil {
 		return nil, err
 	}
-	return c.ended(m.Config, trajectory, &q, unknown, time.Since(began)), nil
+	return c.describeEnd(m.Config, trajectory, &q, unknown, time.Since(began)), nil
 }
 
-// ended is what an episode came to.
-func (c *chatter) ended(cfg *config.Config, t *schemas.Trajectory, q *view.ChatQuestion, unknown []string, took time.Duration) *view.ChatEnd {
+// describeEnd is what an episode came to.
+func (c *chatter) describeEnd(cfg *config.Config, t *schemas.Trajectory, q *view.ChatQuestion, unknown []string, took time.Duration) *view.ChatEnd {
 	end := &view.ChatEnd{
 		Notes: []string{}, Answer: t.Answer, Stop: string(t.Stop), Error: t.Error, Oldest: t.OldestVersion(), Newest: t.NewestVersion(), Seconds: took.Seconds(),
 	}
@@ -279,8 +279,8 @@ func (c *chatter) sameByCommand(cfg *config.Config, q *view.ChatQuestion) string
 	return strings.Join(words, " ")
 }
 
-// prepare opens what answers a question, unless the last question was answered by the same.
-func (c *chatter) prepare(ctx context.Context, run *streams.Run, q *view.ChatQuestion) (*LoadedPolicy, error) {
+// preparePolicy opens what answers a question, unless the last question was answered by the same.
+func (c *chatter) preparePolicy(ctx context.Context, run *streams.Run, q *view.ChatQuestion) (*LoadedPolicy, error) {
 	cfg, err := c.configure()
 	if err != nil {
 		return nil, fmt.Errorf("read the run's configuration: %w", err)
@@ -295,7 +295,7 @@ func (c *chatter) prepare(ctx context.Context, run *streams.Run, q *view.ChatQue
 		return nil, err
 	}
 	if q.Version != view.ChatNewest {
-		return c.opened(ctx, cfg, run, q)
+		return c.openAnswerer(ctx, cfg, run, q)
 	}
 	for try := 1; ; try++ {
 		_, step, err := (&Run{Config: cfg}).Checkpoint(-1)
@@ -303,7 +303,7 @@ func (c *chatter) prepare(ctx context.Context, run *streams.Run, q *view.ChatQue
 			return nil, err
 		}
 		q.Version = strconv.FormatInt(step, 10)
-		m, err := c.opened(ctx, cfg, run, q)
+		m, err := c.openAnswerer(ctx, cfg, run, q)
 		if !errors.Is(err, fs.ErrNotExist) || try == newestTries { // a fast run may have pruned it meanwhile
 			return m, err
 		}
@@ -313,13 +313,13 @@ func (c *chatter) prepare(ctx context.Context, run *streams.Run, q *view.ChatQue
 // newestTries is how often the newest checkpoint is looked for.
 const newestTries = 5
 
-// opened is what answers a question to a version by its number, or to the run's engines.
-func (c *chatter) opened(ctx context.Context, cfg *config.Config, run *streams.Run, q *view.ChatQuestion) (*LoadedPolicy, error) {
+// openAnswerer is what answers a question to a version by its number, or to the run's engines.
+func (c *chatter) openAnswerer(ctx context.Context, cfg *config.Config, run *streams.Run, q *view.ChatQuestion) (*LoadedPolicy, error) {
 	want := chatParts{q.Version, q.Task, q.Agent, strings.Join(q.Tools, ",")}
 	if c.open != nil && c.open.chosen == want {
 		return c.open.LoadedPolicy, nil
 	}
-	c.release()
+	c.releaseModel()
 	s := *c.Run
 	s.Config = cfg
 	opened, err := s.openCourse(ctx)
@@ -330,7 +330,7 @@ func (c *chatter) opened(ctx context.Context, cfg *config.Config, run *streams.R
 	if q.Version == view.ChatEngines {
 		err = c.mayAsk(run)
 	} else {
-		m, err = c.load(ctx, &s, opened, run, q.Version)
+		m, err = c.loadCheckpoint(ctx, &s, opened, run, q.Version)
 	}
 	if err != nil {
 		return nil, errors.Join(err, opened.Close())
@@ -350,13 +350,13 @@ func (c *chatter) mayAsk(run *streams.Run) error {
 	return nil
 }
 
-// load loads a checkpoint into a sampler, which lives until it is released.
-func (c *chatter) load(ctx context.Context, s *Run, opened *Course, run *streams.Run, version string) (*LoadedPolicy, error) {
+// loadCheckpoint loads a checkpoint into a sampler, which lives until it is released.
+func (c *chatter) loadCheckpoint(ctx context.Context, s *Run, opened *Course, run *streams.Run, version string) (*LoadedPolicy, error) {
 	step, err := strconv.ParseInt(version, 10, 64)
 	if err != nil || step < 0 {
 		return nil, fmt.Errorf("version %q: want %s or the number of a version", version, view.ChatEngines)
 	}
-	if why := c.loads(s.Config, run); why != "" {
+	if why := c.explainNoLoading(s.Config, run); why != "" {
 		return nil, errors.New(why)
 	}
 	dir, _, err := s.Checkpoint(step)
@@ -366,7 +366,7 @@ func (c *chatter) load(ctx context.Context, s *Run, opened *Course, run *streams
 	if err := s.hasRoom(dir); err != nil {
 		return nil, err
 	}
-	return s.loaded(context.WithoutCancel(ctx), opened, dir, step) // the next question finds it, if whoever asked this one is gone
+	return s.loadInto(context.WithoutCancel(ctx), opened, dir, step) // the next question finds it, if whoever asked this one is gone
 }
 
 // hasRoom refuses a model that does not fit beside what this process has in memory already.
@@ -384,7 +384,7 @@ func (s *Run) hasRoom(dir string) error {
 		return err
 	}
 	n := need{Run: s, model: model, estimator: estimator}
-	memory := append(n.decoding(max(s.Config.Eval.Concurrency, 8)), gpu.MemoryPart{Name: "what this process has already", Bytes: heldMemory()})
+	memory := append(n.decodingMemory(max(s.Config.Eval.Concurrency, 8)), gpu.MemoryPart{Name: "what this process has already", Bytes: heldMemory()})
 	return fitsMemory(s.Memory, backend, memory, func() string { return "Ask the run's engines, or use weir chat on another machine" })
 }
 
@@ -418,19 +418,19 @@ func withParts(cfg *config.Config, q *view.ChatQuestion) (*config.Config, error)
 	return &out, nil
 }
 
-// release frees what answered the last question; the lock is held.
-func (c *chatter) release() {
+// releaseModel frees what answered the last question; the lock is held.
+func (c *chatter) releaseModel() {
 	if c.open != nil {
 		c.open.Close()
 		c.open = nil
 	}
 }
 
-// free releases what nobody has asked for a while.
-func (c *chatter) free() {
+// releaseIdle releases what nobody has asked for a while.
+func (c *chatter) releaseIdle() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.release()
+	c.releaseModel()
 }
 
 // Close frees what answers.
@@ -440,7 +440,7 @@ func (c *chatter) Close() {
 	if c.idle != nil {
 		c.idle.Stop()
 	}
-	c.release()
+	c.releaseModel()
 	c.closed = true
 }
 

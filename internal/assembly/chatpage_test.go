@@ -68,7 +68,7 @@ func TestThePagesChatAnswersFromCheckpoints(t *testing.T) {
 	require.EqualValues(t, 1, newest.Newest)
 	require.Contains(t, newest.Command, "--step 1 --seed 0 --task library --tools calculator")
 	require.Equal(t, "1", c.open.chosen.version)
-	c.free()
+	c.releaseIdle()
 	require.Nil(t, c.open, "what nobody asks for a while leaves the memory")
 
 	for want, q := range map[string]view.ChatQuestion{

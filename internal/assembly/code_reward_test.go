@@ -106,7 +106,7 @@ func TestACodeRowBecomesARewardOnTheWire(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() {
 		ended <- producers.Run(ctx, producing, producers.Deps{
-			Stream: producers.OnRun(run, source), Environments: c.environments(programmer{c.Tokenizer}),
+			Stream: producers.OnRun(run, source), Environments: c.taskEnvironments(programmer{c.Tokenizer}),
 		})
 	}()
 	seen := map[string]bool{}

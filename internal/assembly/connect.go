@@ -14,8 +14,8 @@ import (
 	"github.com/weir-rl/weir/streams/broker"
 )
 
-// connect reaches the run's broker: the one of this process when it is not nil, else the configured one.
-func (s *Run) connect(ctx context.Context, own *broker.Broker, role streams.Role) (*streams.Conn, error) {
+// connectBroker reaches the run's broker: the one of this process when it is not nil, else the configured one.
+func (s *Run) connectBroker(ctx context.Context, own *broker.Broker, role streams.Role) (*streams.Conn, error) {
 	c := streams.ConnectConfig{
 		URL: s.BrokerURL(), Name: "weir-" + string(role), Role: role, SeedFile: s.Config.Broker.SeedFile,
 		TLS: s.Config.Broker.TLS,
@@ -62,7 +62,7 @@ const patience = 5 * time.Second
 func (s *Run) ConnectSoon(ctx context.Context, role streams.Role) (*streams.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	return s.connect(ctx, nil, role)
+	return s.connectBroker(ctx, nil, role)
 }
 
 func (s *Run) BrokerURL() string {
@@ -72,11 +72,11 @@ func (s *Run) BrokerURL() string {
 	return "nats://" + s.Config.Broker.Listen
 }
 
-// open creates the run's streams, or makes sure that they are as configured.
-func (s *Run) open(ctx context.Context, conn *streams.Conn) (*streams.Run, error) {
+// openStreams creates the run's streams, or makes sure that they are as configured.
+func (s *Run) openStreams(ctx context.Context, conn *streams.Conn) (*streams.Run, error) {
 	run, err := conn.Open(ctx, s.Config.Run.Name, s.Config.Streams)
 	if errors.Is(err, streams.ErrDenied) {
-		return s.attach(ctx, conn) // a role without the right to make streams uses those that the broker made
+		return s.attachStreams(ctx, conn) // a role without the right to make streams uses those that the broker made
 	}
 	return run, err
 }
@@ -84,8 +84,8 @@ func (s *Run) open(ctx context.Context, conn *streams.Conn) (*streams.Run, error
 // attachEvery is how often a role looks for a run that is not there yet.
 const attachEvery = 500 * time.Millisecond
 
-// attach waits for the run's streams: roles may start in any order.
-func (s *Run) attach(ctx context.Context, conn *streams.Conn) (*streams.Run, error) {
+// attachStreams waits for the run's streams: roles may start in any order.
+func (s *Run) attachStreams(ctx context.Context, conn *streams.Conn) (*streams.Run, error) {
 	tick := time.NewTicker(attachEvery)
 	defer tick.Stop()
 	for first := true; ; first = false {

@@ -61,8 +61,8 @@ func (d inTurn) Demonstration(i uint64) (tokens []int32, mask []uint8) {
 	return d[i%n].Demonstration(i / n)
 }
 
-// sources are those of a task's questions in all splits, sorted.
-func (t *Task) sources() []string {
+// listSources are those of a task's questions in all splits, sorted.
+func (t *Task) listSources() []string {
 	var all []string
 	for _, split := range tasks.Splits() {
 		all = append(all, t.Data.Sources(split)...)
@@ -71,8 +71,8 @@ func (t *Task) sources() []string {
 	return slices.Compact(all)
 }
 
-// imitates refuses a cold start without demonstrations.
-func (c *Course) imitates(cfg *config.Config) error {
+// checkImitation refuses a cold start without demonstrations.
+func (c *Course) checkImitation(cfg *config.Config) error {
 	if steps := cfg.Trainer.ColdStart.Steps; steps > 0 && c.demonstrations == nil {
 		return fmt.Errorf("trainer.cold_start.steps: %d: the cold start needs demonstrations, and task %s has none; 0 does without",
 			steps, strings.Join(cfg.Active(), " and "))
@@ -80,12 +80,12 @@ func (c *Course) imitates(cfg *config.Config) error {
 	return nil
 }
 
-// fit refuses questions that leave no token to answer with: their episodes would end before they began, for ever.
-func (c *Course) fit() error {
+// checkLengths refuses questions that leave no token to answer with: their episodes would end before they began, for ever.
+func (c *Course) checkLengths() error {
 	for _, t := range c.Tasks {
 		for _, split := range tasks.Splits() {
 			for _, q := range t.Data.Questions[split] {
-				n, total := t.length(c.Tokenizer, q), t.limits.MaxTotalTokens
+				n, total := t.promptLength(c.Tokenizer, q), t.limits.MaxTotalTokens
 				if total > 0 && n+1 >= total {
 					return fmt.Errorf("question %q is %d tokens long: raise limits.max_total_tokens of the task or the trainer, %d, or shorten it", q.ID, n, total)
 				}
@@ -99,8 +99,8 @@ func (c *Course) fit() error {
 	return nil
 }
 
-// length is how many tokens a question takes: with all that an agent which speaks a chat template puts around it.
-func (t *Task) length(tok tasks.Tokenizer, q schemas.Prompt) int {
+// promptLength is how many tokens a question takes: with all that an agent which speaks a chat template puts around it.
+func (t *Task) promptLength(tok tasks.Tokenizer, q schemas.Prompt) int {
 	if _, ok := t.agent.(tasks.Demonstrator); ok {
 		if agent, ok := t.agent.(producers.Opener); ok {
 			return len(agent.Opening(q))
@@ -131,16 +131,16 @@ func (c *Course) FindTask(name string) (*Task, error) {
 	return nil, fault.Usagef("--task %q: the run has the tasks %s", name, c.Names())
 }
 
-// environment is what a task's episodes run in with a policy to sample from.
-func (c *Course) environment(t *Task, policy producers.Policy) producers.Environment {
+// taskEnvironment is what a task's episodes run in with a policy to sample from.
+func (c *Course) taskEnvironment(t *Task, policy producers.Policy) producers.Environment {
 	return producers.Environment{Policy: policy, Tokenizer: c.Tokenizer, Agent: t.agent, Tools: t.tools, Reward: t.reward, MaxSegments: c.maxSegments}
 }
 
-// environments are those of all tasks, by name.
-func (c *Course) environments(policy producers.Policy) map[string]producers.Environment {
+// taskEnvironments are those of all tasks, by name.
+func (c *Course) taskEnvironments(policy producers.Policy) map[string]producers.Environment {
 	out := map[string]producers.Environment{}
 	for _, t := range c.Tasks {
-		out[t.Name] = c.environment(t, policy)
+		out[t.Name] = c.taskEnvironment(t, policy)
 	}
 	return out
 }
@@ -161,8 +161,8 @@ func (c *Course) Prompts(seed uint64) (trainer.Prompts, error) {
 	return trainer.Mix(mixed...)
 }
 
-// opening gives the tokens that every rollout of a ticket begins with; none where its agent does not say.
-func (c *Course) opening(asked *schemas.Ticket) []int32 {
+// openingTokens gives the tokens that every rollout of a ticket begins with; none where its agent does not say.
+func (c *Course) openingTokens(asked *schemas.Ticket) []int32 {
 	for _, t := range c.Tasks {
 		if agent, ok := t.agent.(producers.Opener); ok && t.Name == asked.Task {
 			return agent.Opening(asked.Prompt)
@@ -171,8 +171,8 @@ func (c *Course) opening(asked *schemas.Ticket) []int32 {
 	return nil
 }
 
-// format is how contexts are written for those who ask the policy without the agent: as the agents say that know it.
-func (c *Course) format() producers.Format {
+// contextFormat is how contexts are written for those who ask the policy without the agent: as the agents say that know it.
+func (c *Course) contextFormat() producers.Format {
 	var out producers.Format
 	for _, t := range c.Tasks {
 		agent, ok := t.agent.(producers.Formatted)
@@ -194,7 +194,7 @@ func (c *Course) format() producers.Format {
 
 // ChatContext is how messages become the context that the policy was trained on: one question after the opening token.
 func (c *Course) ChatContext(messages []openai.Message) string {
-	return strings.TrimSpace(c.format().Begin + " " + openai.Join(messages))
+	return strings.TrimSpace(c.contextFormat().Begin + " " + openai.Join(messages))
 }
 
 // ChatTemplate is the chat template that an agent of the run speaks; nil where none does.

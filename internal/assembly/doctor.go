@@ -23,10 +23,10 @@ func ExamineSandbox(ctx context.Context, cfg *config.Config) doctor.Line {
 	for _, t := range cfg.Active() {
 		needed = needed || slices.Contains(sandboxedRewards, cfg.Tasks[t].Reward.Type)
 		for _, name := range cfg.Tasks[t].Tools {
-			needed = needed || slices.Contains(sandboxedTools, cfg.Tools[name].Type) || sandboxed(cfg.Tools[name].Own)
+			needed = needed || slices.Contains(sandboxedTools, cfg.Tools[name].Type) || startsSandbox(cfg.Tools[name].Own)
 		}
 		if agent := cfg.Agents[cfg.Tasks[t].Agent]; agent != nil {
-			needed = needed || sandboxed(agent.Own)
+			needed = needed || startsSandbox(agent.Own)
 		}
 	}
 	pool, err := sandbox.Open(ctx, cfg.Sandbox)
@@ -54,8 +54,8 @@ func ExamineSandbox(ctx context.Context, cfg *config.Config) doctor.Line {
 	return line
 }
 
-// sandboxed says whether the configuration of a tool or an agent starts a program of the operator's in a sandbox.
-func sandboxed(own any) bool {
+// startsSandbox says whether the configuration of a tool or an agent starts a program of the operator's in a sandbox.
+func startsSandbox(own any) bool {
 	by, ok := own.(tools.Sandboxed)
 	return ok && by.Sandboxed()
 }

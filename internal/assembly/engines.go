@@ -27,7 +27,7 @@ func (s *Run) openSampler(cfg *consumers.Config, c *Course, metrics *consumers.M
 		if err != nil {
 			return nil, nil, nil, err
 		}
-		batcher := consumers.NewBatcher(*cfg, bounded(engines.NewDecoder), metrics)
+		batcher := consumers.NewBatcher(*cfg, boundDecoders(engines.NewDecoder), metrics)
 		if large, err := s.largeModel(c); err != nil || !large {
 			return batcher, nil, func() {}, err
 		}
@@ -62,8 +62,8 @@ func (s *Run) largeModel(c *Course) (bool, error) {
 	return weightBytes(model) >= largeWeights, nil
 }
 
-// bounded makes decoders beside which less garbage may lie the larger they are: two versions are held during a swap.
-func bounded(newDecoder consumers.NewDecoder) consumers.NewDecoder {
+// boundDecoders makes decoders beside which less garbage may lie the larger they are: two versions are held during a swap.
+func boundDecoders(newDecoder consumers.NewDecoder) consumers.NewDecoder {
 	return func(c gpu.Config, w *gpu.Weights, o gpu.DecoderOptions) (gpu.Decoder, error) {
 		memory.Bound(2 * weightBytes(c)) // as long as the process lives
 		return newDecoder(c, w, o)

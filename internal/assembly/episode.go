@@ -25,27 +25,27 @@ type EpisodeRequest struct {
 
 // RunEpisode runs it.
 func (m *LoadedPolicy) RunEpisode(ctx context.Context, e *EpisodeRequest) (*schemas.Trajectory, error) {
-	env, limits := m.Course.asked(e.Task, m.Sampler, e.Question)
+	env, limits := m.Course.askedEnvironment(e.Task, m.Sampler, e.Question)
 	env.Watch = e.Watch
 	ticket := e.Ticket
 	if ticket == nil {
-		ticket = e.made(m.Config.Run.Name, limits)
+		ticket = e.makeTicket(m.Config.Run.Name, limits)
 	}
-	trajectory, _, err := e.roller(env, e.Task)(ctx, ticket)
+	trajectory, _, err := e.episodeRoller(env, e.Task)(ctx, ticket)
 	return trajectory, err
 }
 
-// made is the ticket of an episode that no trainer issued.
-func (e *EpisodeRequest) made(run string, limits schemas.Limits) *schemas.Ticket {
+// makeTicket is the ticket of an episode that no trainer issued.
+func (e *EpisodeRequest) makeTicket(run string, limits schemas.Limits) *schemas.Ticket {
 	return &schemas.Ticket{
 		Run: run, ID: e.ID + "-0", Group: e.ID, GroupSize: 1, Task: e.Task.Name, Prompt: e.Prompt, Seed: e.Seed,
 		Sampling: schemas.Sampling{Temperature: e.Temperature}, Limits: limits,
 	}
 }
 
-// asked is what the episodes of a task run in for scores and for people, and their limits: no tool is slowed.
-func (c *Course) asked(t *Task, policy producers.Policy, q Question) (producers.Environment, schemas.Limits) {
-	env, limits := c.environment(t, policy), t.limits
+// askedEnvironment is what the episodes of a task run in for scores and for people, and their limits: no tool is slowed.
+func (c *Course) askedEnvironment(t *Task, policy producers.Policy, q Question) (producers.Environment, schemas.Limits) {
+	env, limits := c.taskEnvironment(t, policy), t.limits
 	env.Tools = t.plain
 	if q.Timeout != 0 {
 		limits.Timeout = max(0, q.Timeout)
@@ -84,7 +84,7 @@ func (t *Task) Question(split tasks.Split, index int) (schemas.Prompt, error) {
 // ToolNames are what the tools of the task's episodes are called by.
 func (t *Task) ToolNames() []string {
 	var names []string
-	for _, spec := range t.specs() {
+	for _, spec := range t.callableSpecs() {
 		names = append(names, spec.Name)
 	}
 	return names

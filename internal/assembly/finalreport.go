@@ -56,7 +56,7 @@ func (r *LocalRun) Report(ctx context.Context, took time.Duration) (*FinalReport
 		return out, err
 	}
 	defer wait() //nolint:errcheck // its scores are in hand
-	if err := policy.bring(ctx, r.Run, r.run, r.Course, m); err != nil {
+	if err := policy.bringVersion(ctx, r.Run, r.run, r.Course, m); err != nil {
 		return out, err
 	}
 	out.Scores, err = testScores(ctx, r.Run, r.Course, policy)
@@ -84,7 +84,7 @@ func (r *LocalRun) Report(ctx context.Context, took time.Duration) (*FinalReport
 		report.Collect(records, string(schemas.EventStepDone), metrics.RewardComponent.Of(producers.ComponentExactMatch), "exact match, groups trained on"),
 	}
 	picture := filepath.Join(r.Dir, "curve.png")
-	drawn := append(out.Curves, r.marks(out.Curves[0], out.Scores, out.Version)...)
+	drawn := append(out.Curves, r.curveMarks(out.Curves[0], out.Scores, out.Version)...)
 	if err := report.SaveCurve(picture, r.curveTitle(), "policy version", "exact match", drawn...); err != nil {
 		return out, err
 	}
@@ -108,8 +108,8 @@ func (s *Run) curveTitle() string {
 	return fmt.Sprintf("run %s: %s, %s + %s, eta %d, seed %d", s.Config.Run.Name, strings.Join(s.Config.Active(), ", "), c.Advantage.Name, c.Loss.Name, c.Eta, s.Config.Run.Seed)
 }
 
-// marks are the single points of the picture: what the cold start came to, and the test score.
-func (s *Run) marks(validation report.Series, scores []TitledScore, version int64) (out []report.Series) {
+// curveMarks are the single points of the picture: what the cold start came to, and the test score.
+func (s *Run) curveMarks(validation report.Series, scores []TitledScore, version int64) (out []report.Series) {
 	if len(validation.X) > 0 && validation.X[0] == 0 && s.Config.Trainer.ColdStart.Steps > 0 {
 		out = append(out, report.Series{Name: "after the cold start", X: validation.X[:1], Y: validation.Y[:1], Mark: true})
 	}

@@ -11,8 +11,8 @@ import (
 // ConfigFile is the resolved configuration in a run's folder.
 const ConfigFile = "config.yaml"
 
-// folder makes the run's folder.
-func (s *Run) folder() (string, error) {
+// makeFolder makes the run's folder.
+func (s *Run) makeFolder() (string, error) {
 	dir := s.Config.Folder()
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", fmt.Errorf("make the run's folder: %w; name another place with --run.dir", err)

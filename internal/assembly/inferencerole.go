@@ -15,25 +15,25 @@ import (
 
 // Inference is the inference consumer's role as a process of its own.
 func (s *Run) Inference(ctx context.Context) error {
-	return s.runRole(ctx, role{name: streams.RoleInference, waits: "weights", reach: (*Run).attach, work: (*Run).infer})
+	return s.runRole(ctx, role{name: streams.RoleInference, waits: "weights", reach: (*Run).attachStreams, work: (*Run).serveInference})
 }
 
 // OpenAIConfig is how the OpenAI API is served: without stops of its own an answer ends where the agent's turn would.
 func (s *Run) OpenAIConfig(c *Course) openai.Config {
 	cfg := s.Config.Inference.OpenAI
 	if len(cfg.Stop) == 0 {
-		cfg.Stop = c.format().Stop
+		cfg.Stop = c.contextFormat().Stop
 	}
 	return cfg
 }
 
-// infer is the inference consumer's role.
-func (s *Run) infer(ctx context.Context, run *streams.Run, c *Course) error {
+// serveInference is the inference consumer's role.
+func (s *Run) serveInference(ctx context.Context, run *streams.Run, c *Course) error {
 	cfg := s.Config.Inference
 	if cfg.Name == "" {
 		cfg.Name = streams.WorkerName("inference")
 	}
-	defer s.present(ctx, run, "inference", cfg.Name)()
+	defer s.keepPresence(ctx, run, "inference", cfg.Name)()
 	cfg.OpenAI = s.OpenAIConfig(c)
 	loader, err := weights.NewLoader(run, s.Config.Weights)
 	if err != nil {
@@ -85,13 +85,15 @@ func (s *Run) newPinned(run *streams.Run, c *Course, metrics *consumers.Metrics)
 		}
 	}
 	return consumers.NewPinned(consumers.PinnedOptions{
-		Make: func() consumers.Sampler { return consumers.NewBatcher(scoring(s.Config), engines.NewDecoder, nil) },
+		Make: func() consumers.Sampler {
+			return consumers.NewBatcher(scoringConfig(s.Config), engines.NewDecoder, nil)
+		},
 		Load: func(ctx context.Context, version int64) (consumers.Snapshot, error) {
 			m, err := run.Manifest(ctx, version)
 			if err != nil {
 				return consumers.Snapshot{}, err
 			}
-			return p.snapshot(ctx, s, run, c, m)
+			return p.fetchSnapshot(ctx, s, run, c, m)
 		},
 		Metrics: metrics, Log: s.Log,
 	}), closeFolder, nil

@@ -47,7 +47,7 @@ func TestLimitsAndCutsReachTheEpisodes(t *testing.T) {
 		prompts, err := c.Prompts(1)
 		require.NoError(t, err)
 		asked := prompts.Prompt(0)
-		env := c.environment(ts, onePolicy{})
+		env := c.taskEnvironment(ts, onePolicy{})
 		env.Agent = run
 		trajectory, _, err := producers.Rollout(t.Context(), &schemas.Ticket{
 			Run: "r", ID: "g0-0-0", Group: "g0-0", GroupSize: 1, Task: ts.Name, Prompt: asked.Prompt, Sampling: schemas.Sampling{Temperature: 1},

@@ -39,15 +39,15 @@ func (r *LocalRun) Close() {
 // is refused.
 func (s *Run) OpenLocal(ctx context.Context, fixedPort bool) (*LocalRun, error) {
 	r := &LocalRun{Run: s}
-	if err := r.open(ctx, fixedPort); err != nil {
+	if err := r.openParts(ctx, fixedPort); err != nil {
 		r.Close()
 		return nil, err
 	}
 	return r, nil
 }
 
-func (r *LocalRun) open(ctx context.Context, fixedPort bool) (err error) {
-	if r.Dir, err = r.folder(); err != nil {
+func (r *LocalRun) openParts(ctx context.Context, fixedPort bool) (err error) {
+	if r.Dir, err = r.makeFolder(); err != nil {
 		return err
 	}
 	closeLog, err := r.logToFile(filepath.Join(r.Dir, "weir.log"))
@@ -66,7 +66,7 @@ func (r *LocalRun) open(ctx context.Context, fixedPort bool) (err error) {
 			_ = r.Course.Close() // what it cannot end ends with this process
 		}
 	}()
-	if err := r.fits(r.Course, streams.RoleTrainer, streams.RoleInference); err != nil {
+	if err := r.checkMemory(r.Course, streams.RoleTrainer, streams.RoleInference); err != nil {
 		return err
 	}
 	conn, run, stop, err := r.ownBroker(ctx, r.Dir, fixedPort)
@@ -83,11 +83,11 @@ func (r *LocalRun) open(ctx context.Context, fixedPort bool) (err error) {
 func (r *LocalRun) Train(ctx context.Context, view View) error {
 	defer r.servePage(ctx, r.run, view)()
 	r.closers = append(r.closers, r.keepRecords(ctx))
-	return r.roles(ctx, r.run, r.Course, view)
+	return r.runRoles(ctx, r.run, r.Course, view)
 }
 
-// roles runs every role but the broker until the training is done.
-func (s *Run) roles(ctx context.Context, run *streams.Run, c *Course, view View) error {
+// runRoles runs every role but the broker until the training is done.
+func (s *Run) runRoles(ctx context.Context, run *streams.Run, c *Course, view View) error {
 	group, running := errgroup.WithContext(ctx)
 	// They end in this order: training, then the rollouts that are left, then what they sample from.
 	producing, stopProducing := context.WithCancel(running)
@@ -95,18 +95,18 @@ func (s *Run) roles(ctx context.Context, run *streams.Run, c *Course, view View)
 	sampling, stopSampling := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopSampling()
 	group.Go(func() error { return s.server.Run(sampling, s.Log) })
-	group.Go(func() error { return unlessOver(sampling, s.infer(sampling, run, c)) })
+	group.Go(func() error { return unlessOver(sampling, s.serveInference(sampling, run, c)) })
 	if s.Config.OnWorkers() {
 		defer s.callWorkers(producing, run, c)()
 		group.Go(func() error { return unlessOver(sampling, s.serveSessions(sampling, run, c)) })
 	}
 	group.Go(func() error {
 		defer stopSampling()
-		return unlessOver(producing, s.produce(producing, run, c))
+		return unlessOver(producing, s.produceRollouts(producing, run, c))
 	})
 	group.Go(func() error {
 		defer stopProducing()
-		return s.train(running, run, c, view)
+		return s.trainPolicy(running, run, c, view)
 	})
 	return group.Wait()
 }
@@ -138,14 +138,14 @@ func (s *Run) ownBroker(ctx context.Context, dir string, fixedPort bool) (*strea
 			b.Shutdown()
 		}
 	}
-	conn, err := s.connect(ctx, own, streams.RoleAdmin)
+	conn, err := s.connectBroker(ctx, own, streams.RoleAdmin)
 	if err != nil {
 		stop()
 		return nil, nil, nil, err
 	}
-	run, err := s.open(ctx, conn)
+	run, err := s.openStreams(ctx, conn)
 	if err == nil && own != nil {
-		err = admit(own, note)
+		err = admitClients(own, note)
 	}
 	if err != nil {
 		conn.Close()
@@ -155,8 +155,8 @@ func (s *Run) ownBroker(ctx context.Context, dir string, fixedPort bool) (*strea
 	return conn, run, stop, nil
 }
 
-// admit lets clients in at a broker whose streams are made, and notes where it is.
-func admit(own *broker.Broker, note string) error {
+// admitClients lets clients in at a broker whose streams are made, and notes where it is.
+func admitClients(own *broker.Broker, note string) error {
 	if err := own.Admit(); err != nil {
 		return err
 	}

@@ -47,8 +47,8 @@ type watch struct {
 	told    bool
 }
 
-// add takes an event of the run. It returns what is to be told, once; "" is nothing.
-func (w *watch) add(e schemas.Event) string {
+// addEvent takes an event of the run. It returns what is to be told, once; "" is nothing.
+func (w *watch) addEvent(e schemas.Event) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch e.Type {

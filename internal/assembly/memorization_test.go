@@ -56,7 +56,7 @@ func TestARunIsToldSoonThatItLearnsByHeart(t *testing.T) {
 			var w watch
 			var told []string
 			for _, e := range c.events {
-				if text := w.add(e); text != "" {
+				if text := w.addEvent(e); text != "" {
 					told = append(told, text)
 				}
 			}

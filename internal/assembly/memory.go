@@ -42,8 +42,8 @@ func (s *Run) modelConfig(c *Course, weights bool) (gpu.Config, error) {
 	return folder.Config, errors.Join(err, folder.Close())
 }
 
-// fits states what the roles of this process will take, and refuses those that cannot fit in the machine's memory.
-func (s *Run) fits(c *Course, roles ...streams.Role) error {
+// checkMemory states what the roles of this process will take, and refuses those that cannot fit in the machine's memory.
+func (s *Run) checkMemory(c *Course, roles ...streams.Role) error {
 	trains := slices.Contains(roles, streams.RoleTrainer)
 	if !trains && !slices.Contains(roles, streams.RoleInference) {
 		return nil
@@ -62,12 +62,12 @@ func (s *Run) fits(c *Course, roles ...streams.Role) error {
 	}
 	limit := s.Memory
 	n := need{Run: s, model: model, estimator: estimator, roles: roles}
-	memory := n.memory()
+	memory := n.totalMemory()
 	s.Log.Info("what this needs of memory", "bytes", memory.Total(), "parts", memory.Text(), "limit", limit.Bytes)
 	if memory.Total() >= statedFrom {
 		fmt.Fprintf(s.Notes, "this needs %s\n", memory.Text())
 	}
-	return fitsMemory(limit, backend, memory, func() string { return n.advice(limit.Bytes - processBytes) })
+	return fitsMemory(limit, backend, memory, func() string { return n.adviseFit(limit.Bytes - processBytes) })
 }
 
 // fitsMemory refuses what does not fit in the memory that this process may have, with what to change. What lies on a device is
@@ -91,8 +91,8 @@ type need struct {
 	roles     []streams.Role
 }
 
-// recomputing has a configuration compute blocks again, and gives what counts its memory then; nil where that cannot be.
-func recomputing(cfg *config.Config) gpu.MemoryEstimator {
+// withRecompute has a configuration compute blocks again, and gives what counts its memory then; nil where that cannot be.
+func withRecompute(cfg *config.Config) gpu.MemoryEstimator {
 	cfg.Native.Recompute = true
 	backend, err := cfg.Backend()
 	if err != nil {
@@ -102,33 +102,33 @@ func recomputing(cfg *config.Config) gpu.MemoryEstimator {
 	return estimator
 }
 
-// memory is the sum over the roles.
-func (n *need) memory() gpu.Memory {
+// totalMemory is the sum over the roles.
+func (n *need) totalMemory() gpu.Memory {
 	var out gpu.Memory
 	if slices.Contains(n.roles, streams.RoleTrainer) {
-		out = append(out, n.training()...)
+		out = append(out, n.trainingMemory()...)
 		if n.Config.Eval.Every > 0 && n.Config.Eval.At == config.EvalAtTrainer {
-			out = append(out, n.scores())
+			out = append(out, n.scoringMemory())
 		}
 	}
 	if slices.Contains(n.roles, streams.RoleInference) {
-		for _, p := range n.decoding(n.slots()) {
+		for _, p := range n.decodingMemory(n.sequenceSlots()) {
 			p.Name = "sampling's " + p.Name
 			out = append(out, p)
 		}
 		if n.Config.Eval.Every > 0 && n.Config.Eval.At == config.EvalAtProducers {
-			out = append(out, n.scores())
+			out = append(out, n.scoringMemory())
 		}
 	}
 	return out
 }
 
-// scores is what the version that is scored takes, with its caches, at the trainer or at each inference consumer.
-func (n *need) scores() gpu.MemoryPart {
-	return gpu.MemoryPart{Name: "scores", Bytes: n.decoding(max(n.Config.Eval.Concurrency, 8)).Total()}
+// scoringMemory is what the version that is scored takes, with its caches, at the trainer or at each inference consumer.
+func (n *need) scoringMemory() gpu.MemoryPart {
+	return gpu.MemoryPart{Name: "scores", Bytes: n.decodingMemory(max(n.Config.Eval.Concurrency, 8)).Total()}
 }
 
-func (n *need) training() gpu.Memory {
+func (n *need) trainingMemory() gpu.Memory {
 	cfg, model := n.Config.Trainer, n.model
 	model.ValueHead = cfg.Critic.Network == learner.CriticHead
 	tokens := n.partTokens()
@@ -154,10 +154,10 @@ func (n *need) partTokens() int {
 // maxTokens is the length of the longest trajectory.
 func (n *need) maxTokens() int { return max(n.Config.Trainer.Limits.MaxTokens, n.Config.Longest()) }
 
-// slots is how many sequences a sampler of the run has in its cache at once: no more than the tickets that are underway.
-func (n *need) slots() int { return min(n.Config.Inference.Slots, n.Config.Trainer.Tickets()) }
+// sequenceSlots is how many sequences a sampler of the run has in its cache at once: no more than the tickets that are underway.
+func (n *need) sequenceSlots() int { return min(n.Config.Inference.Slots, n.Config.Trainer.Tickets()) }
 
-func (n *need) decoding(slots int) gpu.Memory {
+func (n *need) decodingMemory(slots int) gpu.Memory {
 	most := n.maxTokens()
 	if n.Config.Inference.MaxTokens > 0 {
 		most = min(most, n.Config.Inference.MaxTokens)
@@ -166,12 +166,12 @@ func (n *need) decoding(slots int) gpu.Memory {
 	return n.estimator.DecodingMemory(n.model, o, int64(slots)*int64(most), true)
 }
 
-// advice says what would make the need fit into so many bytes, or come nearer to it.
-func (n *need) advice(limit int64) string {
+// adviseFit says what would make the need fit into so many bytes, or come nearer to it.
+func (n *need) adviseFit(limit int64) string {
 	cfg := *n.Config
 	trial := &need{Run: &Run{Config: &cfg}, model: n.model, estimator: n.estimator, roles: n.roles}
 	var steps []string
-	fits := func() bool { return trial.memory().Total() <= limit }
+	fits := func() bool { return trial.totalMemory().Total() <= limit }
 	reduce := func(key string, from, least int, set func(int)) bool {
 		if from <= least {
 			return false
@@ -197,7 +197,7 @@ func (n *need) advice(limit int64) string {
 			})
 		}
 		if done = shorter(); !done && cfg.Model.Engine == config.EngineNative && !cfg.Native.Recompute {
-			if again := recomputing(&cfg); again != nil {
+			if again := withRecompute(&cfg); again != nil {
 				trial.estimator, steps = again, []string{"--native.recompute"}
 				done = shorter()
 			}
@@ -207,7 +207,7 @@ func (n *need) advice(limit int64) string {
 		}
 	}
 	if !done && slices.Contains(n.roles, streams.RoleInference) {
-		done = reduce("inference.slots", n.slots(), 1, func(v int) { cfg.Inference.Slots = v })
+		done = reduce("inference.slots", n.sequenceSlots(), 1, func(v int) { cfg.Inference.Slots = v })
 	}
 	scorer := streams.RoleTrainer
 	if cfg.Eval.At == config.EvalAtProducers {
@@ -221,7 +221,7 @@ func (n *need) advice(limit int64) string {
 	if done {
 		return "It fits with " + strings.Join(steps, " ")
 	}
-	more := fmt.Sprintf("Even with %s it needs %.1f GB", strings.Join(steps, " "), float64(trial.memory().Total()+processBytes)/1e9)
+	more := fmt.Sprintf("Even with %s it needs %.1f GB", strings.Join(steps, " "), float64(trial.totalMemory().Total()+processBytes)/1e9)
 	if len(steps) == 0 {
 		more = "No setting makes it fit"
 	}

@@ -47,44 +47,44 @@ func TestARunThatCannotFitIsRefusedWithWhatToChange(t *testing.T) {
 	t.Parallel()
 	both := []streams.Role{streams.RoleTrainer, streams.RoleInference}
 	s, c, said := planned(t, 0, nil)
-	require.NoError(t, s.fits(c, both...), "what the machine has is not known")
+	require.NoError(t, s.checkMemory(c, both...), "what the machine has is not known")
 	require.Regexp(t, `^this needs \d\.\d GB: weights 0\.1, packed weights 0\.1, gradients 0\.1, moments 0\.2, activations \d\.\d, `, said.String())
 
 	s, c, _ = planned(t, 1<<40, nil)
-	require.NoError(t, s.fits(c, both...))
-	require.NoError(t, s.fits(c, streams.RoleProducer))
+	require.NoError(t, s.checkMemory(c, both...))
+	require.NoError(t, s.checkMemory(c, streams.RoleProducer))
 
 	s, c, _ = planned(t, 1200e6, nil)
-	err := s.fits(c, streams.RoleTrainer)
+	err := s.checkMemory(c, streams.RoleTrainer)
 	require.ErrorContains(t, err, "this needs ")
 	require.ErrorContains(t, err, "the memory of this machine is 1.2 GB. It fits with --trainer.micro_tokens ")
 
 	// What is advised fits.
-	advised := needs(t, s, c, streams.RoleTrainer).advice(1200e6 - processBytes)
+	advised := needs(t, s, c, streams.RoleTrainer).adviseFit(1200e6 - processBytes)
 	var tokens, cold int
 	_, err = fmt.Sscanf(advised, "It fits with --trainer.micro_tokens %d --trainer.cold_start.micro_tokens %d", &tokens, &cold)
 	require.NoError(t, err, advised)
 	s, c, _ = planned(t, 1200e6, func(cfg *config.Config) {
 		cfg.Trainer.MicroTokens, cfg.Trainer.ColdStart.MicroTokens = tokens, cold
 	})
-	require.NoError(t, s.fits(c, streams.RoleTrainer))
+	require.NoError(t, s.checkMemory(c, streams.RoleTrainer))
 	s, c, _ = planned(t, 1200e6, func(cfg *config.Config) {
 		cfg.Trainer.MicroTokens, cfg.Trainer.ColdStart.MicroTokens = tokens+40, cold+40
 	})
-	require.Error(t, s.fits(c, streams.RoleTrainer))
+	require.Error(t, s.checkMemory(c, streams.RoleTrainer))
 
 	s, c, _ = planned(t, 300e6, nil)
-	err = s.fits(c, both...)
+	err = s.checkMemory(c, both...)
 	require.ErrorContains(t, err, "Even with --native.recompute --trainer.micro_tokens ")
 	require.ErrorContains(t, err, "Run the roles on machines of their own")
-	require.ErrorContains(t, s.fits(c, streams.RoleInference), "--inference.slots ")
+	require.ErrorContains(t, s.checkMemory(c, streams.RoleInference), "--inference.slots ")
 }
 
 func TestACriticAndAReferencePolicyAreCounted(t *testing.T) {
 	t.Parallel()
 	total := func(change func(*config.Config)) int64 {
 		s, c, _ := planned(t, 0, change)
-		return needs(t, s, c, streams.RoleTrainer).memory().Total()
+		return needs(t, s, c, streams.RoleTrainer).totalMemory().Total()
 	}
 	plain := total(nil)
 	require.Greater(t, total(func(cfg *config.Config) { cfg.Trainer.Critic.Network = "own" }), plain+plain/2)

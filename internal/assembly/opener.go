@@ -34,12 +34,12 @@ func (s *Run) openCourse(ctx context.Context) (*Course, error) {
 // configuration.
 func OpenTasks(ctx context.Context, doors parts.Registry, cfg *config.Config, log *slog.Logger) (*Course, error) {
 	o := newOpener(doors, cfg, log)
-	c, err := o.course(ctx)
+	c, err := o.openCourse(ctx)
 	if err == nil {
-		err = errors.Join(c.fit(), c.imitates(cfg))
+		err = errors.Join(c.checkLengths(), c.checkImitation(cfg))
 	}
 	if err != nil {
-		return nil, config.Invalid(errors.Join(err, o.close()))
+		return nil, config.Invalid(errors.Join(err, o.closeSandboxes()))
 	}
 	return c, nil
 }
@@ -48,9 +48,9 @@ func OpenTasks(ctx context.Context, doors parts.Registry, cfg *config.Config, lo
 func (s *Run) OpenQuestions(ctx context.Context) (*Course, error) {
 	o := newOpener(s.Parts, s.Config, s.Log)
 	o.noAgents = true
-	c, err := o.course(ctx)
+	c, err := o.openCourse(ctx)
 	if err != nil {
-		return nil, config.Invalid(errors.Join(err, o.close()))
+		return nil, config.Invalid(errors.Join(err, o.closeSandboxes()))
 	}
 	return c, nil
 }
@@ -81,15 +81,15 @@ func newOpener(doors parts.Registry, cfg *config.Config, log *slog.Logger) *open
 	}
 }
 
-// close ends the sandboxes of servers that were asked what they offer.
-func (o *opener) close() error { return errors.Join(o.spaces.Close(), o.apart.Close()) }
+// closeSandboxes ends the sandboxes of servers that were asked what they offer.
+func (o *opener) closeSandboxes() error { return errors.Join(o.spaces.Close(), o.apart.Close()) }
 
-func (o *opener) course(ctx context.Context) (*Course, error) {
+func (o *opener) openCourse(ctx context.Context) (*Course, error) {
 	shared, err := folderTokenizer(o.cfg.Model.Folder)
 	if err != nil {
 		return nil, err
 	}
-	setups, err := o.setups(ctx, shared)
+	setups, err := o.openSetups(ctx, shared)
 	if err != nil {
 		return nil, err
 	}
@@ -97,16 +97,16 @@ func (o *opener) course(ctx context.Context) (*Course, error) {
 		Tokenizer: setups[0].Tokenizer, maxSegments: o.cfg.Trainer.Limits.MaxSegments, spaces: o.spaces, apart: o.apart, link: o.link,
 	}
 	if len(setups) > 1 && shared == nil {
-		if c.Tokenizer, err = join(o.cfg.Active(), setups); err != nil {
+		if c.Tokenizer, err = joinTokenizers(o.cfg.Active(), setups); err != nil {
 			return nil, err
 		}
-		if setups, err = o.setups(ctx, c.Tokenizer); err != nil {
+		if setups, err = o.openSetups(ctx, c.Tokenizer); err != nil {
 			return nil, err
 		}
 	}
 	var imitated []tasks.Demonstrations
 	for i, name := range o.cfg.Active() {
-		t, err := o.task(ctx, name, setups[i], c.Tokenizer)
+		t, err := o.openTask(ctx, name, setups[i], c.Tokenizer)
 		if err != nil {
 			return nil, err
 		}
@@ -136,17 +136,17 @@ func folderTokenizer(folder string) (tasks.Tokenizer, error) {
 	return tok, nil
 }
 
-// setups opens each task with a tokenizer, which is nil for the task's own.
-func (o *opener) setups(ctx context.Context, shared tasks.Tokenizer) ([]*tasks.Setup, error) {
+// openSetups opens each task with a tokenizer, which is nil for the task's own.
+func (o *opener) openSetups(ctx context.Context, shared tasks.Tokenizer) ([]*tasks.Setup, error) {
 	var out []*tasks.Setup
 	for _, name := range o.cfg.Active() {
 		section := o.cfg.Tasks[name]
 		door, _ := o.doors.Task(section.Type)
 		setup, err := door.Open(ctx, tasks.Opening{
-			Name: name, Config: section.Own, Seed: o.cfg.Run.Seed, Tokenizer: shared, Texts: o.texts(), Tags: o.tags(), Log: o.log.With("task", name),
+			Name: name, Config: section.Own, Seed: o.cfg.Run.Seed, Tokenizer: shared, Texts: o.spokenTexts(), Tags: o.tagTokens(), Log: o.log.With("task", name),
 		})
 		if err == nil {
-			err = complete(setup)
+			err = checkSetup(setup)
 		}
 		if err != nil {
 			if shared != nil && o.cfg.Model.Folder != "" {
@@ -159,8 +159,8 @@ func (o *opener) setups(ctx context.Context, shared tasks.Tokenizer) ([]*tasks.S
 	return out, nil
 }
 
-// complete refuses a setup without what every run needs.
-func complete(s *tasks.Setup) error {
+// checkSetup refuses a setup without what every run needs.
+func checkSetup(s *tasks.Setup) error {
 	switch {
 	case s == nil || s.Data == nil:
 		return errors.New("its Setup has no Data")
@@ -170,8 +170,8 @@ func complete(s *tasks.Setup) error {
 	return s.Data.Validate()
 }
 
-// texts are what the agents and tools of the run may say.
-func (o *opener) texts() []string {
+// spokenTexts are what the agents and tools of the run may say.
+func (o *opener) spokenTexts() []string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(o.cfg.Agents)) {
 		if s, ok := o.cfg.Agents[name].Own.(tasks.Speaker); ok {
@@ -186,8 +186,8 @@ func (o *opener) texts() []string {
 	return out
 }
 
-// tags are the tokens of their own that the agents of the run write.
-func (o *opener) tags() []string {
+// tagTokens are the tokens of their own that the agents of the run write.
+func (o *opener) tagTokens() []string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(o.cfg.Agents)) {
 		if a, ok := o.cfg.Agents[name].Own.(agents.Tagged); ok {
@@ -197,8 +197,8 @@ func (o *opener) tags() []string {
 	return out
 }
 
-// join is one tokenizer for several tasks.
-func join(names []string, setups []*tasks.Setup) (tasks.Tokenizer, error) {
+// joinTokenizers is one tokenizer for several tasks.
+func joinTokenizers(names []string, setups []*tasks.Setup) (tasks.Tokenizer, error) {
 	same := true
 	var words []*tokenizer.Tokenizer
 	for _, s := range setups {
@@ -220,8 +220,8 @@ func join(names []string, setups []*tasks.Setup) (tasks.Tokenizer, error) {
 	return tok, nil
 }
 
-// task opens the parts of one task.
-func (o *opener) task(ctx context.Context, name string, setup *tasks.Setup, tok tasks.Tokenizer) (*Task, error) {
+// openTask opens the parts of one task.
+func (o *opener) openTask(ctx context.Context, name string, setup *tasks.Setup, tok tasks.Tokenizer) (*Task, error) {
 	section, limits := o.cfg.Tasks[name], o.cfg.Limits(name)
 	t := &Task{
 		Name: name, weight: section.Weight, Setup: setup, agent: setup.Agent, tools: setup.Tools, plain: setup.Tools, reward: setup.Reward,
@@ -247,15 +247,15 @@ func (o *opener) openTools(ctx context.Context, t *Task) error {
 		t.tools, t.plain = nil, nil
 	}
 	for _, tool := range section.Tools {
-		if err := o.tool(ctx, t, tool); err != nil {
+		if err := o.openTool(ctx, t, tool); err != nil {
 			return err
 		}
 	}
-	if err := o.together(t.Name, t); err != nil {
+	if err := o.checkPlacement(t.Name, t); err != nil {
 		return err
 	}
 	if t.Check != nil {
-		if err := t.Check(t.brought()); err != nil {
+		if err := t.Check(t.toolSpecs()); err != nil {
 			return fmt.Errorf("task %s: %w", t.Name, err)
 		}
 	}
@@ -274,14 +274,14 @@ func (o *opener) openAgent(ctx context.Context, t *Task, tok tasks.Tokenizer) (e
 		return nil
 	}
 	if section.Agent != "" {
-		if t.agent, err = o.agent(ctx, section.Agent, tok, t.specs()); err != nil {
+		if t.agent, err = o.makeAgent(ctx, section.Agent, tok, t.callableSpecs()); err != nil {
 			return err
 		}
 	}
 	if t.agent == nil {
 		return fmt.Errorf("task %s brings no agent: name one in tasks.%s.agent", t.Name, t.Name)
 	}
-	if t.Setup, err = t.spoken(); err != nil {
+	if t.Setup, err = t.spokenSetup(); err != nil {
 		return fmt.Errorf("task %s: demonstrations: %w", t.Name, err)
 	}
 	return o.checkDemonstrations(t)
@@ -303,7 +303,7 @@ func (o *opener) openReward(ctx context.Context, t *Task) (err error) {
 	section := o.cfg.Tasks[t.Name].Reward
 	if section.Type != "" {
 		door, _ := o.doors.Reward(section.Type)
-		t.reward, err = door.Open(ctx, rewards.Opening{Task: t.Name, Config: section.Own, Sources: t.sources(), Spaces: o.spaces, Log: o.log.With("task", t.Name)})
+		t.reward, err = door.Open(ctx, rewards.Opening{Task: t.Name, Config: section.Own, Sources: t.listSources(), Spaces: o.spaces, Log: o.log.With("task", t.Name)})
 		if err != nil {
 			return fmt.Errorf("tasks.%s.reward: %w", t.Name, err)
 		}
@@ -314,16 +314,16 @@ func (o *opener) openReward(ctx context.Context, t *Task) (err error) {
 	return nil
 }
 
-// specs are the tools that the task's episodes may call.
-func (t *Task) specs() []producers.ToolSpec {
+// callableSpecs are the tools that the task's episodes may call.
+func (t *Task) callableSpecs() []producers.ToolSpec {
 	if t.limits.MaxTurns == 0 {
 		return nil
 	}
-	return t.brought()
+	return t.toolSpecs()
 }
 
-// brought are the tools of the task, whether or not its limits let episodes call them.
-func (t *Task) brought() []producers.ToolSpec {
+// toolSpecs are the tools of the task, whether or not its limits let episodes call them.
+func (t *Task) toolSpecs() []producers.ToolSpec {
 	var out []producers.ToolSpec
 	for _, tool := range t.plain {
 		out = append(out, tool.Spec())
@@ -331,8 +331,8 @@ func (t *Task) brought() []producers.ToolSpec {
 	return out
 }
 
-// spoken is the setup with its demonstrations as the agent speaks, where that writes them itself.
-func (t *Task) spoken() (*tasks.Setup, error) {
+// spokenSetup is the setup with its demonstrations as the agent speaks, where that writes them itself.
+func (t *Task) spokenSetup() (*tasks.Setup, error) {
 	by, ok := t.agent.(tasks.Demonstrator)
 	if !ok || t.Demonstrations == nil {
 		return t.Setup, nil
@@ -347,8 +347,8 @@ func (t *Task) spoken() (*tasks.Setup, error) {
 	return &own, err
 }
 
-// agent opens an agent: one for each set of tools, for an agent may show them to the policy.
-func (o *opener) agent(ctx context.Context, name string, tok tasks.Tokenizer, specs []producers.ToolSpec) (producers.Agent, error) {
+// makeAgent opens an agent: one for each set of tools, for an agent may show them to the policy.
+func (o *opener) makeAgent(ctx context.Context, name string, tok tasks.Tokenizer, specs []producers.ToolSpec) (producers.Agent, error) {
 	key := fmt.Sprintf("%s %+q", name, specs)
 	if made := o.agents[key]; made != nil {
 		return made, nil
@@ -357,7 +357,7 @@ func (o *opener) agent(ctx context.Context, name string, tok tasks.Tokenizer, sp
 	door, _ := o.doors.Agent(section.Type)
 	made, err := door.Open(ctx, agents.Opening{
 		Name: name, Config: section.Own, Tokenizer: tok, Log: o.log.With("agent", name), Tools: specs, Spaces: o.spaces,
-		Chat: func(vars map[string]any) (*chat.Chat, error) { return o.chat(tok, vars) },
+		Chat: func(vars map[string]any) (*chat.Chat, error) { return o.openChatTemplate(tok, vars) },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("agents.%s: %w", name, err)
@@ -366,8 +366,8 @@ func (o *opener) agent(ctx context.Context, name string, tok tasks.Tokenizer, sp
 	return made, nil
 }
 
-// chat opens the chat template of the model folder.
-func (o *opener) chat(tok tasks.Tokenizer, vars map[string]any) (*chat.Chat, error) {
+// openChatTemplate opens the chat template of the model folder.
+func (o *opener) openChatTemplate(tok tasks.Tokenizer, vars map[string]any) (*chat.Chat, error) {
 	folder := o.cfg.Model.Folder
 	codec, ok := tok.(tokenizer.Codec)
 	if folder == "" || !ok {
@@ -380,8 +380,8 @@ func (o *opener) chat(tok tasks.Tokenizer, vars map[string]any) (*chat.Chat, err
 	return c, nil
 }
 
-// guard is that of a section of tools.
-func (o *opener) guard(name string) (*tools.Guard, error) {
+// toolGuard is that of a section of tools.
+func (o *opener) toolGuard(name string) (*tools.Guard, error) {
 	if made := o.guards[name]; made != nil {
 		return made, nil
 	}
@@ -396,9 +396,9 @@ func (o *opener) guard(name string) (*tools.Guard, error) {
 	return made, nil
 }
 
-// tool opens a tool for a task, with its time limit, and also with its latency. One that is placed on workers is opened here as well:
+// openTool opens a tool for a task, with its time limit, and also with its latency. One that is placed on workers is opened here as well:
 // agents are shown its spec, and who calls no workers calls it here.
-func (o *opener) tool(ctx context.Context, t *Task, name string) error {
+func (o *opener) openTool(ctx context.Context, t *Task, name string) error {
 	section := o.cfg.Tools[name]
 	door, _ := o.doors.Tool(section.Type)
 	away, spaces := section.On == config.OnWorkers && o.link != nil, o.spaces
@@ -409,7 +409,7 @@ func (o *opener) tool(ctx context.Context, t *Task, name string) error {
 	if err != nil {
 		return fmt.Errorf("tools.%s: %w", name, err)
 	}
-	guard, err := o.guard(name)
+	guard, err := o.toolGuard(name)
 	if err != nil {
 		return err
 	}
@@ -438,8 +438,8 @@ func (o *opener) tool(ctx context.Context, t *Task, name string) error {
 	return nil
 }
 
-// together refuses a task of which some tools share a sandbox here, and some on a worker.
-func (o *opener) together(name string, t *Task) error {
+// checkPlacement refuses a task of which some tools share a sandbox here, and some on a worker.
+func (o *opener) checkPlacement(name string, t *Task) error {
 	var here, away string
 	for _, tool := range t.plain {
 		if _, shares := tools.Bare(tool).(producers.Workspaced); !shares {

@@ -29,7 +29,7 @@ type OpenModel struct {
 // OpenModelFolder loads a folder into a sampler, which outlives ctx and ends with close. The end of ctx ends the loading at once.
 func (s *Run) OpenModelFolder(ctx context.Context, dir string) (*OpenModel, error) {
 	m := &OpenModel{}
-	if err := m.read(dir); err != nil {
+	if err := m.readFolder(dir); err != nil {
 		return nil, err
 	}
 	backend, err := s.Config.Backend()
@@ -53,7 +53,7 @@ func (s *Run) OpenModelFolder(ctx context.Context, dir string) (*OpenModel, erro
 		stop()
 		_ = group.Wait() // its work is done
 	}
-	err = promptly(ctx, func() error {
+	err = doPromptly(ctx, func() error {
 		_, err := m.Batcher.Swap(ctx, consumers.Snapshot{Config: m.config, Dir: dir})
 		return err
 	})
@@ -64,8 +64,8 @@ func (s *Run) OpenModelFolder(ctx context.Context, dir string) (*OpenModel, erro
 	return m, nil
 }
 
-// promptly does what knows no context, such as reading the weights of a model, and leaves it to itself when ctx ends.
-func promptly(ctx context.Context, do func() error) error {
+// doPromptly does what knows no context, such as reading the weights of a model, and leaves it to itself when ctx ends.
+func doPromptly(ctx context.Context, do func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- do() }()
 	select {
@@ -76,8 +76,8 @@ func promptly(ctx context.Context, do func() error) error {
 	}
 }
 
-// read opens all but the weights' numbers.
-func (m *OpenModel) read(dir string) error {
+// readFolder opens all but the weights' numbers.
+func (m *OpenModel) readFolder(dir string) error {
 	folder, err := hf.Open(dir)
 	if err != nil {
 		return err

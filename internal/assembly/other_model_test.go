@@ -94,7 +94,7 @@ func TestAVersionOfAnotherModelIsNotScored(t *testing.T) {
 	}
 	require.NoError(t, publisher.Publish(t.Context(), &good, map[string][]byte{hash: data}))
 	s := &Run{Config: cfg}
-	v, err := s.fetch(t.Context(), run, c, &good)
+	v, err := s.fetchVersion(t.Context(), run, c, &good)
 	require.NoError(t, err)
 	require.Equal(t, model, v.Config)
 	require.Equal(t, w, v.Weights)
@@ -104,7 +104,7 @@ func TestAVersionOfAnotherModelIsNotScored(t *testing.T) {
 	} {
 		bad := good
 		spoil(&bad)
-		_, err := s.fetch(t.Context(), run, c, &bad)
+		_, err := s.fetchVersion(t.Context(), run, c, &bad)
 		require.ErrorIs(t, err, consumers.ErrBadWeights)
 		require.ErrorContains(t, err, name)
 	}

@@ -49,12 +49,12 @@ func (s *Run) ViewedRuns(args []string) ([]view.Run, error) {
 		runs = append(runs, s.ViewedFolder(dir))
 	}
 	if own := s.Config.Run.Name; len(args) == 0 && s.Config.Broker.URL != "" && !slices.ContainsFunc(runs, func(r view.Run) bool { return r.Name == own }) {
-		runs = append(runs, view.Run{Run: runfolder.Run{Name: own, Connect: s.reach(own, "")}, Chat: s.newChatter(s.viewerAsks(), s.configuration)})
+		runs = append(runs, view.Run{Run: runfolder.Run{Name: own, Connect: s.connectTo(own, "")}, Chat: s.newChatter(s.viewerAsks(), s.ownConfig)})
 	}
 	if len(runs) == 0 {
 		return nil, fmt.Errorf("%s holds no run: name folders of runs, another --run.dir, or a broker and a run by --broker.url and --run.name", s.Config.Run.Dir)
 	}
-	return distinct(runs), nil
+	return distinctNames(runs), nil
 }
 
 // ViewedFolder is the run of a folder, whose name is the run's.
@@ -89,7 +89,7 @@ func (s *Run) runFolder(dir string) runfolder.Run {
 		dir = whole
 	}
 	name := filepath.Base(dir)
-	r := runfolder.Run{Name: name, Dir: dir, Connect: s.reach(name, dir)}
+	r := runfolder.Run{Name: name, Dir: dir, Connect: s.connectTo(name, dir)}
 	if written, _, err := config.Resolve(s.Parts, config.Sources{Written: filepath.Join(dir, ConfigFile)}); err == nil {
 		r.Checkpoints = written.Trainer.Checkpoint.Dir
 	}
@@ -105,8 +105,8 @@ func (s *Run) ReadTrajectory(ctx context.Context, id string) (*schemas.Trajector
 	return folder.Trajectory(ctx, id)
 }
 
-// configuration is the process's own.
-func (s *Run) configuration() (*config.Config, error) { return s.Config, nil }
+// ownConfig is the process's own.
+func (s *Run) ownConfig() (*config.Config, error) { return s.Config, nil }
 
 // viewerAsks says why a viewer's connection may not ask a run's engines; "" where it may.
 func (s *Run) viewerAsks() string {
@@ -116,8 +116,8 @@ func (s *Run) viewerAsks() string {
 	return "the run's engines are not asked: this page looks with the viewer's key, which may not. The page of weir up or weir trainer asks them"
 }
 
-// distinct gives runs of one name other names, by the folders above them.
-func distinct(runs []view.Run) []view.Run {
+// distinctNames gives runs of one name other names, by the folders above them.
+func distinctNames(runs []view.Run) []view.Run {
 	seen := map[string]int{}
 	for i := range runs {
 		name := runs[i].Name
@@ -128,9 +128,9 @@ func distinct(runs []view.Run) []view.Run {
 	return runs
 }
 
-// reach connects to the broker of a run: the configured one, else the one that the run's folder names. The streams of a broker
+// connectTo connects to the broker of a run: the configured one, else the one that the run's folder names. The streams of a broker
 // that has ended are left alone: the run may want to start again.
-func (s *Run) reach(name, dir string) func(context.Context) (*streams.Run, func(), error) {
+func (s *Run) connectTo(name, dir string) func(context.Context) (*streams.Run, func(), error) {
 	return func(ctx context.Context) (*streams.Run, func(), error) {
 		own := *s
 		cfg := *s.Config
@@ -143,7 +143,7 @@ func (s *Run) reach(name, dir string) func(context.Context) (*streams.Run, func(
 		if cfg.Broker.URL == "" {
 			return nil, nil, fmt.Errorf("run %s: no broker is up", name)
 		}
-		conn, err := own.connect(ctx, nil, streams.RoleViewer)
+		conn, err := own.connectBroker(ctx, nil, streams.RoleViewer)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -162,7 +162,7 @@ func (s *Run) servePage(ctx context.Context, run *streams.Run, note View) (stop 
 	r := s.ViewedFolder(s.Config.Folder())
 	r.Name, r.Checkpoints = s.Config.Run.Name, s.Config.Trainer.Checkpoint.Dir
 	r.Connect = func(context.Context) (*streams.Run, func(), error) { return run, func() {}, nil }
-	r.Chat = s.newChatter("", s.configuration)
+	r.Chat = s.newChatter("", s.ownConfig)
 	_, fixed := s.Origins["view.listen"]
 	server, err := view.Listen(s.Config.View, view.Deps{Runs: []view.Run{r}, Log: s.Log}, !fixed)
 	if err != nil {

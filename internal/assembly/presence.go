@@ -16,10 +16,10 @@ const (
 	signAgain = 5 * time.Second
 )
 
-// present tells the run that a worker has come, every half minute that it is still there, and, when the returned function is called, that it
+// keepPresence tells the run that a worker has come, every half minute that it is still there, and, when the returned function is called, that it
 // leaves. So whoever looks can tell a worker that was killed, or froze, from one that was stopped in order. Nothing depends on it.
-func (s *Run) present(ctx context.Context, run *streams.Run, role, worker string) (leave func()) {
-	return presence(ctx, func(ctx context.Context, kind schemas.EventType) error {
+func (s *Run) keepPresence(ctx context.Context, run *streams.Run, role, worker string) (leave func()) {
+	return keepPresent(ctx, func(ctx context.Context, kind schemas.EventType) error {
 		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
 		err := run.Emit(ctx, &schemas.Event{
@@ -32,8 +32,8 @@ func (s *Run) present(ctx context.Context, run *streams.Run, role, worker string
 	})
 }
 
-// presence tells of a worker until the returned function is called. The end of ctx does not end it: a worker that drains is still there.
-func presence(ctx context.Context, tell func(context.Context, schemas.EventType) error) (leave func()) {
+// keepPresent tells of a worker until the returned function is called. The end of ctx does not end it: a worker that drains is still there.
+func keepPresent(ctx context.Context, tell func(context.Context, schemas.EventType) error) (leave func()) {
 	ctx = context.WithoutCancel(ctx)
 	after := func(err error) time.Duration {
 		if err != nil {

@@ -24,7 +24,7 @@ func TestAWorkerTellsThatItIsThereUntilItLeaves(t *testing.T) {
 		}
 		began, told, away := time.Now(), []sign{}, atomic.Bool{}
 		ctx, drain := context.WithCancel(t.Context())
-		leave := presence(ctx, func(ctx context.Context, kind schemas.EventType) error {
+		leave := keepPresent(ctx, func(ctx context.Context, kind schemas.EventType) error {
 			require.NoError(t, ctx.Err())
 			if away.Load() {
 				return errors.New("the broker is away")

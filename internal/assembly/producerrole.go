@@ -16,11 +16,11 @@ import (
 
 // Producer is the producer's role as a process of its own.
 func (s *Run) Producer(ctx context.Context) error {
-	return s.runRole(ctx, role{name: streams.RoleProducer, waits: "run", reach: (*Run).attach, work: (*Run).produce, calls: true})
+	return s.runRole(ctx, role{name: streams.RoleProducer, waits: "run", reach: (*Run).attachStreams, work: (*Run).produceRollouts, calls: true})
 }
 
-// produce is the producer's role.
-func (s *Run) produce(ctx context.Context, run *streams.Run, c *Course) error {
+// produceRollouts is the producer's role.
+func (s *Run) produceRollouts(ctx context.Context, run *streams.Run, c *Course) error {
 	cfg := s.Config.Producer
 	if cfg.Name == "" {
 		cfg.Name = streams.WorkerName("producer")
@@ -48,12 +48,12 @@ func (s *Run) produce(ctx context.Context, run *streams.Run, c *Course) error {
 		return err
 	}
 	defer s.watchWork(ctx, s.producerWork(run))()
-	tracer, stopTracing, err := s.trace(ctx, streams.RoleProducer, cfg.Name)
+	tracer, stopTracing, err := s.openTracer(ctx, streams.RoleProducer, cfg.Name)
 	if err != nil {
 		return err
 	}
 	defer stopTracing()
-	defer s.present(ctx, run, "producer", cfg.Name)()
+	defer s.keepPresence(ctx, run, "producer", cfg.Name)()
 	counted, err := evaluation.NewMetrics(s.registry)
 	if err != nil {
 		return err
@@ -62,7 +62,7 @@ func (s *Run) produce(ctx context.Context, run *streams.Run, c *Course) error {
 	producing, stop := context.WithCancel(ctx)
 	defer stop()
 	if s.Config.Eval.At == config.EvalAtProducers && cfg.Evaluations > 0 {
-		group.Go(func() error { return s.evaluate(producing, run, c, cfg, counted) })
+		group.Go(func() error { return s.serveEvaluations(producing, run, c, cfg, counted) })
 	}
 	group.Go(func() error {
 		defer stop()
@@ -71,8 +71,8 @@ func (s *Run) produce(ctx context.Context, run *streams.Run, c *Course) error {
 	return group.Wait()
 }
 
-// evaluate answers the run's evaluation tickets until ctx ends, with the agents, tools and rewards of training.
-func (s *Run) evaluate(ctx context.Context, run *streams.Run, c *Course, cfg producers.Config, counted *evaluation.Metrics) error {
+// serveEvaluations answers the run's evaluation tickets until ctx ends, with the agents, tools and rewards of training.
+func (s *Run) serveEvaluations(ctx context.Context, run *streams.Run, c *Course, cfg producers.Config, counted *evaluation.Metrics) error {
 	// A call that no engine serves goes back at once: whoever asks for the score waits, and knows whether the version is still there.
 	now := make(chan struct{})
 	close(now)
@@ -80,7 +80,7 @@ func (s *Run) evaluate(ctx context.Context, run *streams.Run, c *Course, cfg pro
 	defer policy.Close()
 	environments := map[string]producers.Environment{}
 	for _, t := range c.Tasks {
-		environments[t.Name], _ = c.evaluated(t, policy, Question{})
+		environments[t.Name], _ = c.scoredEnvironment(t, policy, Question{})
 	}
 	return evaluation.Run(ctx, evaluation.Config{Name: cfg.Name, Concurrency: cfg.Evaluations}, evaluation.Deps{
 		Stream: run, Control: run.FollowControl, Environments: environments, Metrics: counted,
@@ -104,7 +104,7 @@ func (s *Run) rollOut(
 ) error {
 	return producers.Run(ctx, cfg, producers.Deps{
 		Stream:       producers.OnRun(run, tickets),
-		Environments: c.environments(generator),
+		Environments: c.taskEnvironments(generator),
 		Metrics:      metrics,
 		Served:       tracedRollouts(tracer),
 		Log:          s.Log,

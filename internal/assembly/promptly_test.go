@@ -16,12 +16,12 @@ func TestLoadingEndsWithItsContext(t *testing.T) {
 	loading, release := make(chan struct{}), make(chan struct{})
 	ended := make(chan error, 1)
 	go func() {
-		ended <- promptly(ctx, func() error { close(loading); <-release; return nil })
+		ended <- doPromptly(ctx, func() error { close(loading); <-release; return nil })
 	}()
 	<-loading
 	end(interrupted)
 	require.ErrorIs(t, <-ended, interrupted)
 	close(release)
-	require.ErrorIs(t, promptly(t.Context(), func() error { return broken }), broken)
-	require.NoError(t, promptly(t.Context(), func() error { return nil }))
+	require.ErrorIs(t, doPromptly(t.Context(), func() error { return broken }), broken)
+	require.NoError(t, doPromptly(t.Context(), func() error { return nil }))
 }

@@ -34,7 +34,7 @@ type recordBook struct {
 	watch watch
 }
 
-func (b *recordBook) add(ctx context.Context, e schemas.Event) {
+func (b *recordBook) addEvent(ctx context.Context, e schemas.Event) {
 	switch {
 	case e.Type == schemas.EventColdStart:
 		b.view.ColdStart(e.Metrics)
@@ -49,7 +49,7 @@ func (b *recordBook) add(ctx context.Context, e schemas.Event) {
 			b.Log.Warn("write down a step", "err", err)
 		}
 		b.view.Add(rec)
-		if told := b.watch.add(e); told != "" {
+		if told := b.watch.addEvent(e); told != "" {
 			b.view.Note(told)
 			b.Log.Warn("far fewer held-out answers are right than in training: the questions are learnt by heart", "policy_version", e.PolicyVersion)
 		}

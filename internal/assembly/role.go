@@ -36,13 +36,13 @@ func (s *Run) runRole(ctx context.Context, r role) error {
 		return err
 	}
 	defer c.Close() //nolint:errcheck // what it cannot end ends with this process
-	if err := s.fits(c, r.name); err != nil {
+	if err := s.checkMemory(c, r.name); err != nil {
 		return err
 	}
 	group, running := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.server.Run(running, s.Log) })
 	group.Go(func() error {
-		conn, err := s.connect(running, nil, r.name)
+		conn, err := s.connectBroker(running, nil, r.name)
 		if err != nil {
 			return err
 		}
@@ -56,7 +56,7 @@ func (s *Run) runRole(ctx context.Context, r role) error {
 		}
 		return endOf(running, r.work(s, running, run, c))
 	})
-	return ended(ctx, group.Wait())
+	return endedInOrder(ctx, group.Wait())
 }
 
 // errEnded ends the other parts of a process when the role's own work is done.
@@ -70,8 +70,8 @@ func endOf(ctx context.Context, err error) error {
 	return errEnded
 }
 
-// ended is nil when a process stopped because it was asked to or had finished.
-func ended(ctx context.Context, err error) error {
+// endedInOrder is nil when a process stopped because it was asked to or had finished.
+func endedInOrder(ctx context.Context, err error) error {
 	if err == nil || errors.Is(err, errEnded) || ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
 		return nil
 	}

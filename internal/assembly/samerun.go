@@ -17,9 +17,9 @@ import (
 // sectionTasks is the section of the tasks.
 const sectionTasks = "tasks"
 
-// lasting says whether a key belongs to what a run is: its checkpoints mean nothing, its held-out questions are not held
+// definesRun says whether a key belongs to what a run is: its checkpoints mean nothing, its held-out questions are not held
 // out, or version 0 was made otherwise, under another value.
-func (s *Run) lasting(key string) bool {
+func (s *Run) definesRun(key string) bool {
 	switch key {
 	case sectionTasks, "run.seed", "trainer.critic.network":
 		return true
@@ -40,9 +40,9 @@ func cutKey(key string) (section, name, rest string) {
 	return section, name, rest
 }
 
-// algorithmic says whether a key, not a lasting one, decides what is learnt: a run may go on under another value, but
+// affectsTraining says whether a key, not a lasting one, decides what is learnt: a run may go on under another value, but
 // then it is not the run of either, so somebody has to want it.
-func algorithmic(key string) bool {
+func affectsTraining(key string) bool {
 	switch key {
 	case "trainer.batch_groups", "trainer.group_size", "trainer.min_group", "trainer.mask_tools", "trainer.epochs", "trainer.minibatches",
 		"trainer.proximal", "trainer.limits.max_turns", "trainer.limits.max_tokens":
@@ -66,8 +66,8 @@ func algorithmic(key string) bool {
 	return false
 }
 
-// settings are the values of the keys that say how a run is trained, as text, and under the key tasks the names of its tasks.
-func settings(cfg *config.Config) map[string]string {
+// trainingSettings are the values of the keys that say how a run is trained, as text, and under the key tasks the names of its tasks.
+func trainingSettings(cfg *config.Config) map[string]string {
 	out := map[string]string{sectionTasks: strings.Join(cfg.Active(), ",")}
 	for key, value := range config.Values(cfg) {
 		switch section, _, _ := strings.Cut(key, "."); {
@@ -86,7 +86,7 @@ func (s *Run) trainedWith() (*checkpoint.State, map[string]string, error) {
 		if state == nil {
 			return nil, nil, err
 		}
-		return state, renamed(state.Settings), err
+		return state, renameSettings(state.Settings), err
 	}
 	begun, _, err := config.Resolve(s.Parts, config.Sources{Written: filepath.Join(s.Config.Folder(), ConfigFile)})
 	if errors.Is(err, fs.ErrNotExist) {
@@ -95,11 +95,11 @@ func (s *Run) trainedWith() (*checkpoint.State, map[string]string, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("how run %s was begun: %w", s.Config.Run.Name, err)
 	}
-	return state, settings(begun), nil
+	return state, trainingSettings(begun), nil
 }
 
-// renamed are settings that an older build wrote, under the keys of today.
-func renamed(was map[string]string) map[string]string {
+// renameSettings are settings that an older build wrote, under the keys of today.
+func renameSettings(was map[string]string) map[string]string {
 	out := make(map[string]string, len(was))
 	for key, value := range was {
 		if rest, ok := strings.CutPrefix(key, "native.lora."); ok {
@@ -117,10 +117,10 @@ func (s *Run) asBegun(was map[string]string) (kept []string, err error) {
 		return nil, nil
 	}
 	values := map[string]string{}
-	for _, c := range trainer.Changes(was, settings(s.Config)) {
+	for _, c := range trainer.Changes(was, trainingSettings(s.Config)) {
 		named := c.Key == sectionTasks || strings.HasPrefix(c.Key, sectionTasks+".") && strings.HasSuffix(c.Key, ".type")
 		text := !strings.HasPrefix(c.Before, "[") && !strings.HasPrefix(c.Before, "map[") // a list as text cannot be read back
-		if s.lasting(c.Key) && !named && text && s.Origins[c.Key] == "" {
+		if s.definesRun(c.Key) && !named && text && s.Origins[c.Key] == "" {
 			values[c.Key] = c.Before
 			kept = append(kept, fmt.Sprintf("%s: %s, where a new run has %s", c.Key, c.Before, c.After))
 		}
@@ -151,11 +151,11 @@ func (s *Run) sameRun() error {
 		return err
 	}
 	var begun, trained, keys, noted []string
-	for _, c := range trainer.Changes(was, settings(s.Config)) {
+	for _, c := range trainer.Changes(was, trainingSettings(s.Config)) {
 		switch {
-		case s.lasting(c.Key):
+		case s.definesRun(c.Key):
 			begun = append(begun, fmt.Sprintf("%s: %s, and the run was begun with %s", c.Key, c.After, c.Before))
-		case algorithmic(c.Key) && !s.mayChange(c.Key):
+		case affectsTraining(c.Key) && !s.mayChange(c.Key):
 			trained = append(trained, fmt.Sprintf("%s: %s, and step %d was trained with %s", c.Key, c.After, state.Step, c.Before))
 			keys = append(keys, c.Key)
 		default:

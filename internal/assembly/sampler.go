@@ -38,20 +38,20 @@ func newSampler(ctx context.Context, s *Run) (*Sampler, func() error, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	p := &Sampler{Engine: consumers.NewBatcher(scoring(s.Config), engines.NewDecoder, nil)}
-	return p, p.run(ctx), nil
+	p := &Sampler{Engine: consumers.NewBatcher(scoringConfig(s.Config), engines.NewDecoder, nil)}
+	return p, p.runEngine(ctx), nil
 }
 
-// scoring is how an engine samples for scores alone.
-func scoring(cfg *config.Config) consumers.Config {
+// scoringConfig is how an engine samples for scores alone.
+func scoringConfig(cfg *config.Config) consumers.Config {
 	own := cfg.Inference
 	own.Slots, own.MaxRunning = max(cfg.Eval.Concurrency, 8), 0
 	own.StepTokenBudget = max(own.StepTokenBudget, own.Slots)
 	return own
 }
 
-// run runs the engine until ctx ends or the returned function is called, which waits for its end.
-func (p *Sampler) run(ctx context.Context) (wait func() error) {
+// runEngine runs the engine until ctx ends or the returned function is called, which waits for its end.
+func (p *Sampler) runEngine(ctx context.Context) (wait func() error) {
 	ctx, stop := context.WithCancel(ctx)
 	var group errgroup.Group
 	group.Go(func() error { return p.Engine.Run(ctx) })
@@ -100,7 +100,7 @@ func unlessNil(err error, end func() error) error {
 // newLastSampler is what the last version is scored with when nothing else samples any more: what inference.engine names, with one
 // server where Weir starts them.
 func (s *Run) newLastSampler(ctx context.Context, c *Course) (*Sampler, func() error, error) {
-	cfg := scoring(s.Config)
+	cfg := scoringConfig(s.Config)
 	cfg.Server.Count = 1
 	cfg.Server.Devices = cfg.Server.Devices[:min(1, len(cfg.Server.Devices))]
 	engine, folder, closeFolder, err := s.openSampler(&cfg, c, nil)
@@ -108,36 +108,36 @@ func (s *Run) newLastSampler(ctx context.Context, c *Course) (*Sampler, func() e
 		return nil, nil, err
 	}
 	p := &Sampler{Engine: engine, folder: folder}
-	wait := p.run(ctx)
+	wait := p.runEngine(ctx)
 	return p, func() error { defer closeFolder(); return wait() }, nil
 }
 
-// use puts a version to use.
-func (p *Sampler) use(ctx context.Context, v consumers.Snapshot) error {
+// useVersion puts a version to use.
+func (p *Sampler) useVersion(ctx context.Context, v consumers.Snapshot) error {
 	_, err := p.Engine.Swap(ctx, v)
 	return err
 }
 
-// bring puts a published version to use.
-func (p *Sampler) bring(ctx context.Context, s *Run, run *streams.Run, c *Course, m *schemas.Manifest) error {
+// bringVersion puts a published version to use.
+func (p *Sampler) bringVersion(ctx context.Context, s *Run, run *streams.Run, c *Course, m *schemas.Manifest) error {
 	p.oldest = m.Version
 	if p.calls != nil || p.producers != nil {
 		return nil
 	}
-	v, err := p.snapshot(ctx, s, run, c, m)
+	v, err := p.fetchSnapshot(ctx, s, run, c, m)
 	if err != nil {
 		return err
 	}
-	if err := p.use(ctx, v); err != nil || p.folder == nil {
+	if err := p.useVersion(ctx, v); err != nil || p.folder == nil {
 		return err
 	}
 	return p.folder.Tidy()
 }
 
-// snapshot fetches a published version, as a folder where the sampler has one.
-func (p *Sampler) snapshot(ctx context.Context, s *Run, run *streams.Run, c *Course, m *schemas.Manifest) (consumers.Snapshot, error) {
+// fetchSnapshot fetches a published version, as a folder where the sampler has one.
+func (p *Sampler) fetchSnapshot(ctx context.Context, s *Run, run *streams.Run, c *Course, m *schemas.Manifest) (consumers.Snapshot, error) {
 	if p.folder == nil {
-		return s.fetch(ctx, run, c, m)
+		return s.fetchVersion(ctx, run, c, m)
 	}
 	source, err := weights.NewLoader(run, s.Config.Weights)
 	if err != nil {

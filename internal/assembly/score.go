@@ -37,7 +37,7 @@ func (p *Sampler) Score(ctx context.Context, s *Run, c *Course, q Question) (*Sc
 			out.EvalReport = r
 			return out, nil
 		}
-		out.add(t.Name, r)
+		out.addTask(t.Name, r)
 	}
 	if out.N == 0 {
 		return nil, fmt.Errorf("%w in the %s split", errNoQuestion, q.Split)
@@ -48,16 +48,16 @@ func (p *Sampler) Score(ctx context.Context, s *Run, c *Course, q Question) (*Sc
 
 // scoreTask is score for one task.
 func (p *Sampler) scoreTask(ctx context.Context, s *Run, c *Course, t *Task, q Question, n int) (*producers.EvalReport, error) {
-	env, limits := c.evaluated(t, p, q)
+	env, limits := c.scoredEnvironment(t, p, q)
 	sample := t.Data.Sample(q.Split, n, ScoreSeed)
 	if len(sample) == 0 {
 		return nil, fmt.Errorf("%w in the %s split", errNoQuestion, q.Split)
 	}
-	name := q.name()
+	name := q.cacheName()
 	if len(c.Tasks) > 1 {
 		name += "-" + t.Name
 	}
-	roll := q.roller(env, t)
+	roll := q.episodeRoller(env, t)
 	if p.producers != nil { // the engines keep an episode's cache by the ticket's id
 		name, roll = fmt.Sprintf("%s-v%d", name, p.oldest), p.producers.Roll
 	}
@@ -71,15 +71,15 @@ func (p *Sampler) scoreTask(ctx context.Context, s *Run, c *Course, t *Task, q Q
 	return r, err
 }
 
-// evaluated is what a task's episodes run in for scores.
-func (c *Course) evaluated(t *Task, policy producers.Policy, q Question) (producers.Environment, schemas.Limits) {
-	env, limits := c.asked(t, policy, q)
+// scoredEnvironment is what a task's episodes run in for scores.
+func (c *Course) scoredEnvironment(t *Task, policy producers.Policy, q Question) (producers.Environment, schemas.Limits) {
+	env, limits := c.askedEnvironment(t, policy, q)
 	env.Reward = withF1{env.Reward}
 	return env, limits
 }
 
-// roller runs the episodes: by the agent in its environment, unless the question has its own way.
-func (q Question) roller(env producers.Environment, t *Task) producers.Roll {
+// episodeRoller runs the episodes: by the agent in its environment, unless the question has its own way.
+func (q Question) episodeRoller(env producers.Environment, t *Task) producers.Roll {
 	if q.Roll != nil {
 		return q.Roll(env, t)
 	}
@@ -123,14 +123,14 @@ type Score struct {
 	ByTask map[string]producers.EvalScore `json:"by_task,omitempty"`
 }
 
-// add takes the report on one task into that on several.
-func (s *Score) add(task string, r *producers.EvalReport) {
+// addTask takes the report on one task into that on several.
+func (s *Score) addTask(task string, r *producers.EvalReport) {
 	if s.ByTask == nil {
 		s.ByTask, s.BySource, s.Stops = map[string]producers.EvalScore{}, map[string]producers.EvalScore{}, map[schemas.StopReason]int{}
 		s.OldestVersion, s.NewestVersion = r.OldestVersion, r.NewestVersion
 	}
 	s.ByTask[task] = r.EvalScore
-	s.EvalScore = pooled(s.EvalScore, r.EvalScore)
+	s.EvalScore = poolScores(s.EvalScore, r.EvalScore)
 	for source, of := range r.BySource {
 		s.BySource[task+"/"+source] = of
 	}
@@ -153,8 +153,8 @@ func (s *Score) add(task string, r *producers.EvalReport) {
 	}
 }
 
-// pooled is the score over the rollouts of two.
-func pooled(a, b producers.EvalScore) producers.EvalScore {
+// poolScores is the score over the rollouts of two.
+func poolScores(a, b producers.EvalScore) producers.EvalScore {
 	n := float64(max(1, a.N+b.N))
 	mean := func(x, y float64) float64 { return (x*float64(a.N) + y*float64(b.N)) / n }
 	return producers.EvalScore{
@@ -185,7 +185,9 @@ type Question struct {
 	Seen func(*schemas.Trajectory)
 }
 
-func (q Question) name() string { return fmt.Sprintf("%s-%g-%t", q.Split, q.Temperature, q.NoTool) }
+func (q Question) cacheName() string {
+	return fmt.Sprintf("%s-%g-%t", q.Split, q.Temperature, q.NoTool)
+}
 
 // scoreVersions follows the published versions and scores each eval.every-th on the validation split, until trained ends. The score
 // that is under way then is brought to its end, unless ctx ends too: a short run has one at least.
@@ -226,7 +228,7 @@ func showsRollout(every, shown, version int64) bool {
 // scoreVersion scores one version; with show it also prints a rollout of it, each version another question's.
 func (s *Run) scoreVersion(ctx context.Context, run *streams.Run, policy *Sampler, c *Course, m *schemas.Manifest, book *recordBook, show bool) error {
 	began := time.Now()
-	if err := policy.bring(ctx, s, run, c, m); err != nil {
+	if err := policy.bringVersion(ctx, s, run, c, m); err != nil {
 		return err
 	}
 	var asked []*schemas.Trajectory
@@ -251,7 +253,7 @@ func (s *Run) scoreVersion(ctx context.Context, run *streams.Run, policy *Sample
 	for task, score := range r.ByTask {
 		values[metrics.EvalTask.Of(task)] = score.ExactMatch
 	}
-	book.add(ctx, schemas.Event{
+	book.addEvent(ctx, schemas.Event{
 		Run: run.Name(), Type: schemas.EventEvaluated, At: time.Now().UTC(), Role: "trainer",
 		PolicyVersion: m.Version, Metrics: values,
 	})
@@ -273,8 +275,8 @@ func firstAbandoned(samples []producers.EvalSample) string {
 	return ""
 }
 
-// fetch reads a published version, which must be of the run's tokenizer.
-func (s *Run) fetch(ctx context.Context, run *streams.Run, c *Course, m *schemas.Manifest) (consumers.Snapshot, error) {
+// fetchVersion reads a published version, which must be of the run's tokenizer.
+func (s *Run) fetchVersion(ctx context.Context, run *streams.Run, c *Course, m *schemas.Manifest) (consumers.Snapshot, error) {
 	source, err := weights.NewLoader(run, s.Config.Weights)
 	if err != nil {
 		return consumers.Snapshot{}, err

@@ -49,7 +49,7 @@ func (s *Run) OpenTool(ctx context.Context, name, taskName string) ([]producers.
 		s.byHand = workspace.New(s.Config.Sandbox)
 	}
 	o := opener{doors: s.Parts, cfg: s.Config, log: s.Log, spaces: s.byHand}
-	setups, err := o.setups(ctx, nil)
+	setups, err := o.openSetups(ctx, nil)
 	if err != nil {
 		return nil, config.Invalid(err)
 	}
@@ -75,7 +75,7 @@ func (s *Run) OpenTool(ctx context.Context, name, taskName string) ([]producers.
 		}
 		s.Config.Tools[name] = config.DefaultTool(door)
 	}
-	if err := o.tool(ctx, t, name); err != nil {
+	if err := o.openTool(ctx, t, name); err != nil {
 		return nil, config.Invalid(err)
 	}
 	if s.byHand.Claimed() {

@@ -15,7 +15,7 @@ import (
 // Tools is the tool worker's role as a process of its own.
 func (s *Run) Tools(ctx context.Context) error {
 	return s.runRole(ctx, role{
-		name: streams.RoleTools, waits: "sessions", reach: (*Run).attach, work: (*Run).serveSessions,
+		name: streams.RoleTools, waits: "sessions", reach: (*Run).attachStreams, work: (*Run).serveSessions,
 		allowed: func(s *Run) error {
 			if !s.Config.OnWorkers() {
 				return config.Invalid(errors.New("no task of the run has a tool that is placed on workers: set tools.NAME.on to workers, the same for every role"))
@@ -50,7 +50,7 @@ func (s *Run) serveSessions(ctx context.Context, run *streams.Run, c *Course) er
 		}
 	}
 	defer s.watchWork(ctx, s.toolsWork(run))()
-	defer s.present(ctx, run, "tools", cfg.Name)()
+	defer s.keepPresence(ctx, run, "tools", cfg.Name)()
 	s.Log.Info("serving tools", "worker", cfg.Name, "sessions", cfg.Sessions, "calls", cfg.Calls)
 	return toolworker.Run(ctx, cfg, toolworker.Deps{
 		Stream: run, Tools: served, Metrics: metrics, Ready: func(err error) { s.health.Set("sessions", err) },

@@ -15,8 +15,8 @@ import (
 // lastSpans bounds how long a process that ends waits for the receiver of its last spans.
 const lastSpans = 5 * time.Second
 
-// trace begins to send spans where the configuration names a receiver; the tracer is nil where it does not. Call stop at the end.
-func (s *Run) trace(ctx context.Context, role streams.Role, worker string) (t *tracing.Tracer, stop func(), err error) {
+// openTracer begins to send spans where the configuration names a receiver; the tracer is nil where it does not. Call stop at the end.
+func (s *Run) openTracer(ctx context.Context, role streams.Role, worker string) (t *tracing.Tracer, stop func(), err error) {
 	t, err = tracing.Open(ctx, s.Config.Tracing, tracing.Role{Name: string(role), Worker: worker, Run: s.Config.Run.Name, Version: s.Version}, s.Log)
 	if err != nil {
 		return nil, nil, err

@@ -38,21 +38,21 @@ func (m *ModelChoice) Open(ctx context.Context, s *Run) (*LoadedPolicy, error) {
 	case m.Initial && (m.Folder != "" || m.Step >= 0):
 		return nil, fault.Usage(errors.New("--initial: want it, --checkpoint or --step"))
 	case m.Initial:
-		return s.untrained(ctx)
+		return s.loadUntrained(ctx)
 	case m.Folder != "":
-		return s.trained(ctx, m.Folder, max(0, m.Step))
+		return s.loadFolder(ctx, m.Folder, max(0, m.Step))
 	}
 	dir, newest, err := s.Checkpoint(m.Step)
 	if err != nil {
 		return nil, err
 	}
-	return s.trained(ctx, dir, newest)
+	return s.loadFolder(ctx, dir, newest)
 }
 
-// untrained loads what the run begins with: the model's folder, else weights from the run's seed, before a cold start.
-func (s *Run) untrained(ctx context.Context) (*LoadedPolicy, error) {
+// loadUntrained loads what the run begins with: the model's folder, else weights from the run's seed, before a cold start.
+func (s *Run) loadUntrained(ctx context.Context) (*LoadedPolicy, error) {
 	if folder := s.Config.Model.Folder; folder != "" {
-		return s.trained(ctx, folder, 0)
+		return s.loadFolder(ctx, folder, 0)
 	}
 	c, err := s.openCourse(ctx)
 	if err != nil {
@@ -72,7 +72,7 @@ func (s *Run) untrained(ctx context.Context) (*LoadedPolicy, error) {
 	if err := exportPolicy(ctx, engine, dir, c.Tokenizer); err != nil {
 		return nil, err
 	}
-	return s.trained(ctx, dir, 0)
+	return s.loadFolder(ctx, dir, 0)
 }
 
 // exportPolicy writes an engine's weights with their tokenizer into a folder that is not there.
@@ -106,21 +106,21 @@ func (s *Run) Checkpoint(step int64) (string, int64, error) {
 	return checkpoint.StepDir(dir, step), step, nil
 }
 
-// trained loads a model folder into a sampler.
-func (s *Run) trained(ctx context.Context, folder string, version int64) (*LoadedPolicy, error) {
+// loadFolder loads a model folder into a sampler.
+func (s *Run) loadFolder(ctx context.Context, folder string, version int64) (*LoadedPolicy, error) {
 	c, err := s.openCourse(ctx)
 	if err != nil {
 		return nil, err
 	}
-	m, err := s.loaded(ctx, c, folder, version)
+	m, err := s.loadInto(ctx, c, folder, version)
 	if err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	return m, nil
 }
 
-// loaded loads a model folder into a sampler for a course that is open, and that closes with it.
-func (s *Run) loaded(ctx context.Context, c *Course, folder string, version int64) (*LoadedPolicy, error) {
+// loadInto loads a model folder into a sampler for a course that is open, and that closes with it.
+func (s *Run) loadInto(ctx context.Context, c *Course, folder string, version int64) (*LoadedPolicy, error) {
 	m, err := hf.Load(folder)
 	if err != nil {
 		return nil, err
@@ -136,7 +136,7 @@ func (s *Run) loaded(ctx context.Context, c *Course, folder string, version int6
 		_ = wait()    // its work is done
 		_ = c.Close() // what it cannot end ends with this process
 	}
-	if err := policy.use(ctx, consumers.Snapshot{Version: version, Config: m.Config, Weights: m.Weights}); err != nil {
+	if err := policy.useVersion(ctx, consumers.Snapshot{Version: version, Config: m.Config, Weights: m.Weights}); err != nil {
 		return nil, errors.Join(err, wait())
 	}
 	return &LoadedPolicy{s, c, policy, version, stop}, nil

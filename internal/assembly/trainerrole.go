@@ -26,30 +26,30 @@ import (
 // training is done or ctx ends. open makes the view of the run once its broker is reached, and what closes the view.
 func (s *Run) Trainer(ctx context.Context, open func() (View, func())) error {
 	return s.runRole(ctx, role{
-		name: streams.RoleTrainer, waits: "run", allowed: (*Run).sameRun, reach: (*Run).open, calls: true,
+		name: streams.RoleTrainer, waits: "run", allowed: (*Run).sameRun, reach: (*Run).openStreams, calls: true,
 		work: func(s *Run, ctx context.Context, run *streams.Run, c *Course) error {
 			view, closeView := open()
 			defer closeView()
 			defer s.servePage(ctx, run, view)()
 			defer s.keepRecords(ctx)()
-			return s.train(ctx, run, c, view)
+			return s.trainPolicy(ctx, run, c, view)
 		},
 	})
 }
 
-// train is the trainer's role, with the scores on held-out questions beside it.
-func (s *Run) train(ctx context.Context, run *streams.Run, c *Course, view View) error {
+// trainPolicy is the trainer's role, with the scores on held-out questions beside it.
+func (s *Run) trainPolicy(ctx context.Context, run *streams.Run, c *Course, view View) error {
 	t := &trainerRole{Run: s, run: run, course: c, view: view}
-	defer t.close()
-	deps, err := t.open(ctx)
+	defer t.closeAll()
+	deps, err := t.openAll(ctx)
 	if err != nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	trained, done := context.WithCancel(ctx)
 	deps.Observer = func(e schemas.Event) {
-		t.mark.note()
-		t.book.add(ctx, e)
+		t.mark.noteOnce()
+		t.book.addEvent(ctx, e)
 		traceStep(t.tracer, &e)
 	}
 	group.Go(func() error {
@@ -80,7 +80,7 @@ type trainerRole struct {
 	closers []func()
 }
 
-func (t *trainerRole) close() {
+func (t *trainerRole) closeAll() {
 	for _, end := range slices.Backward(t.closers) {
 		end()
 	}
@@ -89,8 +89,8 @@ func (t *trainerRole) close() {
 // atClose has close call end, before all that was given earlier.
 func (t *trainerRole) atClose(end func()) { t.closers = append(t.closers, end) }
 
-// open makes what the trainer works with. close ends it, also after an error.
-func (t *trainerRole) open(ctx context.Context) (deps trainer.Deps, err error) {
+// openAll makes what the trainer works with. close ends it, also after an error.
+func (t *trainerRole) openAll(ctx context.Context) (deps trainer.Deps, err error) {
 	if err := t.openRecords(); err != nil {
 		return deps, err
 	}
@@ -109,21 +109,21 @@ func (t *trainerRole) open(ctx context.Context) (deps trainer.Deps, err error) {
 	if err != nil {
 		return deps, err
 	}
-	if err := t.appear(ctx); err != nil {
+	if err := t.announceTrainer(ctx); err != nil {
 		return deps, err
 	}
 	return trainer.Deps{
-		Engine: passCounter{t.engine, &t.passes}, Stream: stream, Prompts: prompts, Opening: t.course.opening,
+		Engine: passCounter{t.engine, &t.passes}, Stream: stream, Prompts: prompts, Opening: t.course.openingTokens,
 		Demonstrations: t.course.demonstrations, Tokenizer: t.course.Tokenizer.JSON(), Files: t.files, Log: t.Log,
 		NewEngine: func(model gpu.Config) (gpu.Engine, error) { return emptyEngine(t.Config.WholeBackend, model) },
-		Metrics:   collectors, Settings: settings(t.Config), Ended: tracedEndings(t.tracer), After: t.afterStage,
-		Reported: func() int64 { return t.reported(t.file) },
+		Metrics:   collectors, Settings: trainingSettings(t.Config), Ended: tracedEndings(t.tracer), After: t.afterStage,
+		Reported: func() int64 { return t.newestReported(t.file) },
 	}, nil
 }
 
 // openRecords opens metrics.jsonl, and shows what earlier processes of the run wrote there.
 func (t *trainerRole) openRecords() error {
-	dir, err := t.folder()
+	dir, err := t.makeFolder()
 	if err != nil {
 		return err
 	}
@@ -155,18 +155,18 @@ func (t *trainerRole) openEngine(ctx context.Context) (err error) {
 	return nil
 }
 
-// appear makes the trainer ready, and has the run and its spans show it.
-func (t *trainerRole) appear(ctx context.Context) error {
+// announceTrainer makes the trainer ready, and has the run and its spans show it.
+func (t *trainerRole) announceTrainer(ctx context.Context) error {
 	t.health.Set("run", nil)
 	t.atClose(t.watchWork(ctx, t.trainerWork(t.run, &t.passes)))
 	worker := streams.WorkerName("trainer")
-	tracer, stopTracing, err := t.trace(ctx, streams.RoleTrainer, worker)
+	tracer, stopTracing, err := t.openTracer(ctx, streams.RoleTrainer, worker)
 	if err != nil {
 		return err
 	}
 	t.tracer = tracer
 	t.atClose(stopTracing)
-	t.atClose(t.present(ctx, t.run, "trainer", worker))
+	t.atClose(t.keepPresence(ctx, t.run, "trainer", worker))
 	steps, err := checkpoint.Steps(t.Config.Trainer.Checkpoint.Dir)
 	t.mark.Run, t.mark.used = t.Run, len(steps) == 0
 	return err
@@ -201,7 +201,7 @@ type folderMark struct {
 	once sync.Once
 }
 
-func (m *folderMark) note() {
+func (m *folderMark) noteOnce() {
 	if !m.used {
 		return
 	}
@@ -212,8 +212,8 @@ func (m *folderMark) note() {
 	})
 }
 
-// reported is the newest step that a metrics file has.
-func (s *Run) reported(file string) (newest int64) {
+// newestReported is the newest step that a metrics file has.
+func (s *Run) newestReported(file string) (newest int64) {
 	records, err := report.ReadMetrics(file)
 	if err != nil {
 		s.Log.Warn("whether a step is missing is not known", "file", file, "err", err)

@@ -25,7 +25,7 @@ func (s *Run) Visit(ctx context.Context, role streams.Role) (run *streams.Run, u
 			own.Shutdown()
 		}
 	}
-	conn, err := s.connect(ctx, own, role)
+	conn, err := s.connectBroker(ctx, own, role)
 	if err != nil {
 		stop()
 		return nil, false, nil, err

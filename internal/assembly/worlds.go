@@ -36,15 +36,15 @@ func (t *Task) checkWorlds() error {
 				if len(faults) == maxRows {
 					return errors.Join(append(faults, errors.New("and more questions"))...)
 				}
-				faults = append(faults, fmt.Errorf("%s: tool %s: %w", t.place(split, q.ID), tool.Spec().Name, err))
+				faults = append(faults, fmt.Errorf("%s: tool %s: %w", t.questionPlace(split, q.ID), tool.Spec().Name, err))
 			}
 		}
 	}
 	return errors.Join(faults...)
 }
 
-// place is where a question stands, for whoever has to mend it.
-func (t *Task) place(split tasks.Split, id string) string {
+// questionPlace is where a question stands, for whoever has to mend it.
+func (t *Task) questionPlace(split tasks.Split, id string) string {
 	if t.Where != nil {
 		if at := t.Where(id); at != "" {
 			return at

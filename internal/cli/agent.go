@@ -44,12 +44,12 @@ The exit status is 0 when the episode came to an end, whatever its reward.`,
 	}
 	f := agentFlags{}
 	format := outputFlag(cmd)
-	f.add(cmd)
+	f.addFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := errors.Join(checkTemperature(f.ask.Temperature), f.ask.check()); err != nil {
+		if err := errors.Join(checkTemperature(f.ask.Temperature), f.ask.checkFlags()); err != nil {
 			return err
 		}
-		s, err := f.parts.session(cmd, a)
+		s, err := f.parts.openProcess(cmd, a)
 		if err != nil {
 			return err
 		}
@@ -73,7 +73,7 @@ The exit status is 0 when the episode came to an end, whatever its reward.`,
 			return fault.Usagef("--replay and --no-tool: want either")
 		}
 		fmt.Fprintf(a.err, "run %s, task %s, %s, tools: %s\n", s.Config.Run.Name, t.Name, f.endpoint.nameModel(m), strings.Join(tools, ", "))
-		return a.runAgent(cmd.Context(), m, t, &f.ask, format.json())
+		return a.runAgent(cmd.Context(), m, t, &f.ask, format.isJSON())
 	}
 	return cmd
 }
@@ -89,8 +89,8 @@ type agentFlags struct {
 	parts       *chosenParts
 }
 
-// add adds the flags to a command.
-func (f *agentFlags) add(cmd *cobra.Command) {
+// addFlags adds the flags to a command.
+func (f *agentFlags) addFlags(cmd *cobra.Command) {
 	flags, ask := cmd.Flags(), &f.ask
 	flags.StringVar(&ask.split, "split", string(tasks.Validation), "the question's: train, validation or test")
 	completeWith(cmd, "split", string(tasks.Train), string(tasks.Validation), string(tasks.Test))
@@ -127,7 +127,7 @@ func (f *agentFlags) findTrajectory(cmd *cobra.Command, s *assembly.Run) (found 
 // openPolicy opens the model that the flags name.
 func (f *agentFlags) openPolicy(cmd *cobra.Command, s *assembly.Run) (*assembly.LoadedPolicy, error) {
 	if f.endpoint.cfg.URL != "" {
-		return f.endpoint.open(cmd, s, &f.ask.Question)
+		return f.endpoint.openEndpoint(cmd, s, &f.ask.Question)
 	}
 	return f.model.Open(cmd.Context(), s)
 }
@@ -142,8 +142,8 @@ type agentAsk struct {
 	replay        *replayed // nil where none is asked for
 }
 
-// check reports every fault of the flags.
-func (k *agentAsk) check() error {
+// checkFlags reports every fault of the flags.
+func (k *agentAsk) checkFlags() error {
 	var faults []error
 	if !slices.Contains(tasks.Splits(), tasks.Split(k.split)) {
 		faults = append(faults, fmt.Errorf("--split %s: want train, validation or test", k.split))
@@ -168,7 +168,7 @@ func (a *app) runAgent(ctx context.Context, m *assembly.LoadedPolicy, t *assembl
 	e := assembly.EpisodeRequest{Question: ask.Question, Task: t, ID: "agent-run", Seed: ask.seed}
 	judged := ask.prompt == "" || len(ask.answers) > 0
 	if ask.replay != nil {
-		if err := ask.replay.ask(m, &e); err != nil {
+		if err := ask.replay.fillRequest(m, &e); err != nil {
 			return err
 		}
 	} else if ask.prompt != "" {
@@ -182,16 +182,16 @@ func (a *app) runAgent(ctx context.Context, m *assembly.LoadedPolicy, t *assembl
 	}
 	shown := &live{prompt: true}
 	if !asJSON {
-		shown.out, shown.colour = a.out, coloured(a.out, a.environ)
+		shown.out, shown.colour = a.out, showsColour(a.out, a.environ)
 	}
-	e.Watch = shown.move
+	e.Watch = shown.showMove
 	trajectory, err := m.RunEpisode(ctx, &e)
 	if err != nil {
 		return err
 	}
-	r := shown.rollout(trajectory, m.Course.Tokenizer)
+	r := shown.shownRollout(trajectory, m.Course.Tokenizer)
 	if ask.replay != nil {
-		fmt.Fprintln(a.err, ask.replay.compare(trajectory))
+		fmt.Fprintln(a.err, ask.replay.compareTokens(trajectory))
 	}
 	if asJSON {
 		return a.printJSON(r)

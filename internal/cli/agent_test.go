@@ -23,7 +23,7 @@ import (
 func command(t *testing.T, args ...string) (out, errs string, err error) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	cmd := (&app{doors: builtin.Doors(), out: &stdout, err: &stderr, environ: os.Environ(), args: args}).command()
+	cmd := (&app{doors: builtin.Doors(), out: &stdout, err: &stderr, environ: os.Environ(), args: args}).rootCommand()
 	cmd.SetArgs(args)
 	err = cmd.ExecuteContext(t.Context())
 	return stdout.String(), stderr.String(), err
@@ -94,18 +94,18 @@ func TestAReplaySaysWhetherTheSameTokensCame(t *testing.T) {
 		return &schemas.Trajectory{ID: "g000001-a0-2", Segments: []schemas.Segment{s}}
 	}
 	r := &replayed{was: trajectory(5, 6, 7)}
-	require.Equal(t, "the same 3 tokens were sampled as in g000001-a0-2", r.compare(trajectory(5, 6, 7)))
-	require.Equal(t, "2 of the 3 tokens that were sampled in g000001-a0-2 came again before the first other", r.compare(trajectory(5, 6, 8, 9)))
-	require.Equal(t, "2 of the 3 tokens that were sampled in g000001-a0-2 came again before the first other", r.compare(trajectory(5, 6)))
+	require.Equal(t, "the same 3 tokens were sampled as in g000001-a0-2", r.compareTokens(trajectory(5, 6, 7)))
+	require.Equal(t, "2 of the 3 tokens that were sampled in g000001-a0-2 came again before the first other", r.compareTokens(trajectory(5, 6, 8, 9)))
+	require.Equal(t, "2 of the 3 tokens that were sampled in g000001-a0-2 came again before the first other", r.compareTokens(trajectory(5, 6)))
 	r.inexact = "versions 1 to 2 sampled it"
-	require.Equal(t, "0 of the 3 tokens that were sampled in g000001-a0-2 came again before the first other: versions 1 to 2 sampled it", r.compare(trajectory()))
+	require.Equal(t, "0 of the 3 tokens that were sampled in g000001-a0-2 came again before the first other: versions 1 to 2 sampled it", r.compareTokens(trajectory()))
 	cfg := config.Config{}
 	cfg.Trainer.Publish.DType, cfg.Model.Engine = "bfloat16", config.EngineNative
-	require.Contains(t, (&replayed{}).rounded(&cfg).inexact, "published in bfloat16")
+	require.Contains(t, (&replayed{}).noteRounding(&cfg).inexact, "published in bfloat16")
 	cfg.Trainer.Publish.DType = "float32"
-	require.Empty(t, (&replayed{}).rounded(&cfg).inexact)
+	require.Empty(t, (&replayed{}).noteRounding(&cfg).inexact)
 	cfg.Model.Engine = "torch"
-	require.Contains(t, (&replayed{}).rounded(&cfg).inexact, "engine torch")
+	require.Contains(t, (&replayed{}).noteRounding(&cfg).inexact, "engine torch")
 }
 
 // A model behind an endpoint calls the task's tool: the calls are shown between its messages, and the JSON has the same parts.

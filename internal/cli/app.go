@@ -38,8 +38,8 @@ type app struct {
 	knownKeys []string
 }
 
-// reference has every key that there is without a configuration.
-func (a *app) reference() *config.Config {
+// referenceConfig has every key that there is without a configuration.
+func (a *app) referenceConfig() *config.Config {
 	a.once.Do(func() {
 		a.known = config.Reference(a.doors)
 		a.knownKeys = config.Keys(a.known)
@@ -47,13 +47,13 @@ func (a *app) reference() *config.Config {
 	return a.known
 }
 
-// keys are those of the reference.
-func (a *app) keys() []string {
-	a.reference()
+// referenceKeys are those of the reference.
+func (a *app) referenceKeys() []string {
+	a.referenceConfig()
 	return a.knownKeys
 }
 
-func (a *app) command() *cobra.Command {
+func (a *app) rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "weir",
 		Short: "Reinforcement learning for LLM agents over a message stream",
@@ -63,12 +63,12 @@ broker, trainer, producer and inference are the same roles apart.
 Every configuration key is a flag (--trainer.eta 4), an environment variable (WEIR_TRAINER__ETA=4) and a line of a
 file (--config run.yaml). Flags win over the environment, that over files, and those over defaults. weir config
 explain lists the keys; docs/configuration.md has them on one page.`,
-		SilenceErrors: true, SilenceUsage: true, Version: versionText(build(debug.ReadBuildInfo())),
+		SilenceErrors: true, SilenceUsage: true, Version: versionText(buildVersion(debug.ReadBuildInfo())),
 	}
 	root.SetVersionTemplate("weir {{.Version}}\n")
 	root.SetOut(a.out)
 	root.SetErr(a.err)
-	root.SetFlagErrorFunc(a.mistyped)
+	root.SetFlagErrorFunc(a.explainFlagError)
 	root.PersistentFlags().StringArrayVar(&a.files, "config", nil, "a YAML file; may be given again, later ones win")
 	a.keyFlags(root)
 	addCommands(a, root)
@@ -144,15 +144,15 @@ func faultsOfUsage(cmd *cobra.Command) {
 	}
 }
 
-// mistyped says what is wrong with an unknown flag, and which one it may have been. One that looks like a key is a fault
+// explainFlagError says what is wrong with an unknown flag, and which one it may have been. One that looks like a key is a fault
 // of the configuration, whichever way it came.
-func (a *app) mistyped(cmd *cobra.Command, err error) error {
+func (a *app) explainFlagError(cmd *cobra.Command, err error) error {
 	name, ok := strings.CutPrefix(err.Error(), "unknown flag: --")
 	if !ok {
 		return fault.Usage(err)
 	}
 	if strings.Contains(name, ".") {
-		if _, near := config.Get(a.reference(), name); near != nil {
+		if _, near := config.Get(a.referenceConfig(), name); near != nil {
 			return config.Invalid(fmt.Errorf("unknown flag --%w", near))
 		}
 	}
@@ -164,24 +164,24 @@ func (a *app) mistyped(cmd *cobra.Command, err error) error {
 	return fault.Usagef("unknown flag --%s: %s --help lists the flags", name, cmd.CommandPath())
 }
 
-// load reads the configuration as the command line asks for it.
-func (a *app) load(cmd *cobra.Command) (*config.Config, map[string]string, error) {
-	return assembly.Resolve(a.doors, a.sources(cmd))
+// loadConfig reads the configuration as the command line asks for it.
+func (a *app) loadConfig(cmd *cobra.Command) (*config.Config, map[string]string, error) {
+	return assembly.Resolve(a.doors, a.configSources(cmd))
 }
 
-// sources are the places that the command line names.
-func (a *app) sources(cmd *cobra.Command) config.Sources {
-	return config.Sources{Files: a.files, Environ: a.environ, Flags: a.typed(cmd)}
+// configSources are the places that the command line names.
+func (a *app) configSources(cmd *cobra.Command) config.Sources {
+	return config.Sources{Files: a.files, Environ: a.environ, Flags: a.typedKeys(cmd)}
 }
 
-// session loads the configuration and opens what every role has: logs, metrics and health. A command that names
+// openProcess loads the configuration and opens what every role has: logs, metrics and health. A command that names
 // no parts to wait for is no role and serves nothing.
-func (a *app) session(cmd *cobra.Command, parts ...string) (*assembly.Run, error) {
-	cfg, origins, err := a.load(cmd)
+func (a *app) openProcess(cmd *cobra.Command, parts ...string) (*assembly.Run, error) {
+	cfg, origins, err := a.loadConfig(cmd)
 	if err != nil {
 		return nil, err
 	}
-	s, err := a.sessionOf(cfg, parts...)
+	s, err := a.processOf(cfg, parts...)
 	if err != nil {
 		return nil, err
 	}
@@ -189,8 +189,8 @@ func (a *app) session(cmd *cobra.Command, parts ...string) (*assembly.Run, error
 	return s, nil
 }
 
-// sessionOf is the process of a run as it is configured. A command that names no parts to wait for is no role.
-func (a *app) sessionOf(cfg *config.Config, parts ...string) (*assembly.Run, error) {
+// processOf is the process of a run as it is configured. A command that names no parts to wait for is no role.
+func (a *app) processOf(cfg *config.Config, parts ...string) (*assembly.Run, error) {
 	if len(parts) == 0 {
 		// It asks and ends: it must not take the port of the role beside it, and its answer is what it has to say.
 		cfg.Telemetry.Listen = ""
@@ -204,7 +204,7 @@ func (a *app) sessionOf(cfg *config.Config, parts ...string) (*assembly.Run, err
 	if _, shared := a.err.(*screen); shared && cfg.Log.Format == "auto" {
 		cfg.Log.Format = "text"
 	}
-	version, commit := build(debug.ReadBuildInfo())
+	version, commit := buildVersion(debug.ReadBuildInfo())
 	return assembly.New(cfg, assembly.Options{
 		Parts: a.doors, Memory: a.memory, Files: a.files, Environ: a.environ, Notes: a.err, Answers: a.out,
 		Log: telemetry.NewLogger(a.err, cfg.Log), Version: version, Commit: commit,

@@ -39,21 +39,21 @@ trainer.checkpoint.batches says. The record of an older step still lists its tra
 			return err
 		}
 		if *step < 0 {
-			return r.audit(format.json())
+			return r.printAudit(format.isJSON())
 		}
-		rec, err := r.step(*step)
+		rec, err := r.stepRecord(*step)
 		if err != nil {
 			return err
 		}
-		if len(usedVerdicts(rec)) == 0 && !format.json() {
+		if len(usedVerdicts(rec)) == 0 && !format.isJSON() {
 			fmt.Fprintf(r.out, "step %d trained on nothing: it is the start\n", rec.Step)
 			return nil
 		}
 		// --json came before --text and means both.
-		if *text || cmd.Flags().Changed("json") && format.json() {
-			return r.printBatch(rec, format.json())
+		if *text || cmd.Flags().Changed("json") && format.isJSON() {
+			return r.printBatch(rec, format.isJSON())
 		}
-		return r.list(withoutTrajectories(usedVerdicts(rec)), format.json())
+		return r.listVerdicts(withoutTrajectories(usedVerdicts(rec)), format.isJSON())
 	}
 	return cmd
 }
@@ -66,8 +66,8 @@ type audited struct {
 	*audit.Report
 }
 
-// audit checks the record of the run and prints what came of it.
-func (r *runRecord) audit(asJSON bool) error {
+// printAudit checks the record of the run and prints what came of it.
+func (r *runRecord) printAudit(asJSON bool) error {
 	eta := r.Config.Trainer.Eta
 	found, err := audit.Read(checkpoint.Records(r.record.Dir), eta, nil)
 	if err != nil {
@@ -132,7 +132,7 @@ func (r *runRecord) printBatch(rec *checkpoint.Record, asJSON bool) error {
 		if at < 0 {
 			return fmt.Errorf("step %d: its batch holds %s, of which its record says nothing", rec.Step, t.ID)
 		}
-		if err := r.print(runfolder.Refused{Verdict: verdicts[at], Trajectory: t}, asJSON, false); err != nil {
+		if err := r.printRollout(runfolder.Refused{Verdict: verdicts[at], Trajectory: t}, asJSON, false); err != nil {
 			return err
 		}
 	}

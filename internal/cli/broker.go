@@ -11,7 +11,7 @@ func newBrokerCommand(a *app) *cobra.Command {
 		Use: "broker", Short: "Run the message broker: NATS JetStream in this process", Args: cobra.NoArgs,
 		Example: "  weir broker --broker.listen 127.0.0.1:4222 --broker.monitor 127.0.0.1:8222",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := a.session(cmd, "streams")
+			s, err := a.openProcess(cmd, "streams")
 			if err != nil {
 				return err
 			}

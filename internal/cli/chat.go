@@ -32,7 +32,7 @@ history. /help lists what else can be typed there. weir agent run is for the que
 		if err := checkTemperature(*temperature); err != nil {
 			return err
 		}
-		s, err := own.session(cmd, a)
+		s, err := own.openProcess(cmd, a)
 		if err != nil {
 			return err
 		}
@@ -53,8 +53,8 @@ history. /help lists what else can be typed there. weir agent run is for the que
 			}
 			return ask(question)
 		}
-		fmt.Fprintf(a.err, "run %s, version %d; ask a question, such as: %s\n", m.Config.Run.Name, m.Version, example(t))
-		return a.converse(cmd.Context(), newLineReader(cmd.InOrStdin(), a.err, "> "), ask)
+		fmt.Fprintf(a.err, "run %s, version %d; ask a question, such as: %s\n", m.Config.Run.Name, m.Version, exampleQuestion(t))
+		return a.askEachLine(cmd.Context(), newLineReader(cmd.InOrStdin(), a.err, "> "), ask)
 	}
 	return cmd
 }
@@ -65,10 +65,10 @@ const chatHelp = `a question, and Enter   the agent answers it, and what it says
 /quit, or Ctrl-D        ends; Ctrl-C does so at once
 `
 
-// converse asks each line until they end or /quit is one.
-func (a *app) converse(ctx context.Context, lines *lineReader, ask func(question string) error) error {
+// askEachLine asks each line until they end or /quit is one.
+func (a *app) askEachLine(ctx context.Context, lines *lineReader, ask func(question string) error) error {
 	for {
-		text, err := lines.read(ctx)
+		text, err := lines.readLine(ctx)
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
@@ -95,8 +95,8 @@ func (a *app) converse(ctx context.Context, lines *lineReader, ask func(question
 	}
 }
 
-// example is a question of the task, of the test split if that has any; the train split has.
-func example(t *assembly.Task) string {
+// exampleQuestion is a question of the task, of the test split if that has any; the train split has.
+func exampleQuestion(t *assembly.Task) string {
 	var sample []schemas.Prompt
 	for _, split := range []tasks.Split{tasks.Test, tasks.Train} {
 		if sample = t.Data.Sample(split, 4, assembly.ScoreSeed); len(sample) > 0 {
@@ -108,9 +108,9 @@ func example(t *assembly.Task) string {
 
 // askOnce runs one episode and shows it as it goes on.
 func (a *app) askOnce(ctx context.Context, m *assembly.LoadedPolicy, t *assembly.Task, text string, temperature float32) error {
-	shown := &live{out: a.out, colour: coloured(a.out, a.environ)}
+	shown := &live{out: a.out, colour: showsColour(a.out, a.environ)}
 	e := assembly.EpisodeRequest{
-		Question: assembly.Question{Temperature: temperature, Timeout: -1}, Task: t, ID: "chat", Prompt: a.typedQuestion(m, t, text, nil), Seed: uint64(os.Getpid()), Watch: shown.move,
+		Question: assembly.Question{Temperature: temperature, Timeout: -1}, Task: t, ID: "chat", Prompt: a.typedQuestion(m, t, text, nil), Seed: uint64(os.Getpid()), Watch: shown.showMove,
 	}
 	trajectory, err := m.RunEpisode(ctx, &e)
 	if err != nil {

@@ -36,7 +36,7 @@ func newShowCommand(a *app) *cobra.Command {
 	changed := show.Flags().Bool("changed", false, "print only the keys whose value is not the default, with where it came from")
 	format := outputFlag(show)
 	show.RunE = func(cmd *cobra.Command, _ []string) error {
-		cfg, origins, err := a.load(cmd)
+		cfg, origins, err := a.loadConfig(cmd)
 		if err != nil {
 			return err
 		}
@@ -48,7 +48,7 @@ func newShowCommand(a *app) *cobra.Command {
 			return a.printOrigins(format, cfg, values, origins, true)
 		case *withOrigins:
 			return a.printOrigins(format, cfg, values, origins, false)
-		case format.json():
+		case format.isJSON():
 			return a.printJSON(values)
 		}
 		text, err := config.YAML(cfg)
@@ -69,7 +69,7 @@ func (a *app) printOrigins(format *outputFormat, cfg *config.Config, values map[
 		if beside {
 			note = ", default " + config.Shown(defaults[key])
 		}
-		if format.json() {
+		if format.isJSON() {
 			err = a.printJSON(originOf{key, values[key], defaults[key], from})
 		} else {
 			_, err = fmt.Fprintf(a.out, "%s = %v  (%s%s)\n", key, values[key], from, note)
@@ -87,7 +87,7 @@ func newCheckCommand(a *app) *cobra.Command {
 		Use: "check", Short: "Say whether the configuration, and the data it names, is valid", Args: cobra.NoArgs,
 		Example: "  weir config check --config run.yaml",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, origins, err := a.load(cmd)
+			cfg, origins, err := a.loadConfig(cmd)
 			if err != nil {
 				return err
 			}

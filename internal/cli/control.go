@@ -43,7 +43,7 @@ On a broker with keys it needs the seed of the admin, or of another role that --
 		if wrong := negativeBound(cmd.Flags().Args(), err); wrong != nil {
 			return fault.Usage(wrong)
 		}
-		return a.mistyped(cmd, err)
+		return a.explainFlagError(cmd, err)
 	})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		act, err := parseAct(args, *task)
@@ -57,7 +57,7 @@ On a broker with keys it needs the seed of the admin, or of another role that --
 		if as != streams.RoleAdmin && as != streams.RoleTrainer {
 			return fault.Usagef("--role %q: want admin or trainer", *role)
 		}
-		s, err := a.session(cmd)
+		s, err := a.openProcess(cmd)
 		if err != nil {
 			return err
 		}
@@ -68,7 +68,7 @@ On a broker with keys it needs the seed of the admin, or of another role that --
 		if err != nil {
 			return err
 		}
-		return a.printAct(done, format.json())
+		return a.printAct(done, format.isJSON())
 	}
 	return cmd
 }
@@ -89,7 +89,7 @@ func actOn(ctx context.Context, s *assembly.Run, as streams.Role, act operate.Ac
 	if err != nil {
 		return nil, assembly.ExplainAbsent(ctx, conn, s.BrokerURL(), err)
 	}
-	return operate.Do(ctx, run, act, operator(), time.Now())
+	return operate.Do(ctx, run, act, operatorName(), time.Now())
 }
 
 // printAct prints what an act has changed.
@@ -127,8 +127,8 @@ func negativeBound(words []string, err error) error {
 	return wrong
 }
 
-// operator names whoever acts, for the event.
-func operator() string {
+// operatorName names whoever acts, for the event.
+func operatorName() string {
 	name := os.Getenv("USER")
 	host, err := os.Hostname()
 	if err != nil {

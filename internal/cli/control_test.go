@@ -64,7 +64,7 @@ func TestControlTellsThatABoundIsNegative(t *testing.T) {
 		"eta 4 -1": "unknown shorthand flag: '1' in -1",
 	} {
 		a := &app{out: io.Discard, err: io.Discard}
-		cmd := a.command()
+		cmd := a.rootCommand()
 		cmd.SetArgs(append([]string{"control"}, strings.Fields(words)...))
 		err := cmd.ExecuteContext(t.Context())
 		require.ErrorContains(t, err, fault, words)

@@ -45,7 +45,7 @@ or Parquet by the file's ending.`,
 		if !slices.Contains([]string{same, string(data.VeRL), string(data.Plain)}, *as) {
 			return fault.Usagef("--as %s: want same, verl or plain", *as)
 		}
-		tokens, err := a.measuring(cmd)
+		tokens, err := a.tokenCounter(cmd)
 		if err != nil {
 			return err
 		}
@@ -57,7 +57,7 @@ or Parquet by the file's ending.`,
 		if err != nil {
 			return err
 		}
-		if format.json() {
+		if format.isJSON() {
 			err = a.printJSON(d)
 		} else {
 			printData(a.out, d)
@@ -85,9 +85,9 @@ or Parquet by the file's ending.`,
 	return cmd
 }
 
-// measuring counts the tokens of a text by the tokenizer of model.folder; nil without a folder.
-func (a *app) measuring(cmd *cobra.Command) (func(string) int, error) {
-	cfg, _, err := a.load(cmd)
+// tokenCounter counts the tokens of a text by the tokenizer of model.folder; nil without a folder.
+func (a *app) tokenCounter(cmd *cobra.Command) (func(string) int, error) {
+	cfg, _, err := a.loadConfig(cmd)
 	if err != nil || cfg.Model.Folder == "" {
 		return nil, err
 	}
@@ -106,16 +106,16 @@ func printData(w io.Writer, d *data.Description) {
 	for _, f := range d.Files {
 		fmt.Fprintf(w, "%s: %d rows, columns %s\n", f.Path, f.Rows, strings.Join(f.Columns, ", "))
 	}
-	fmt.Fprintf(w, "schema      %s\n", counted(d.Schemas))
-	fmt.Fprintf(w, "sources     %s\n", counted(d.Sources))
+	fmt.Fprintf(w, "schema      %s\n", listCounts(d.Schemas))
+	fmt.Fprintf(w, "sources     %s\n", listCounts(d.Sources))
 	splits := map[string]int{}
 	for split, n := range d.Splits {
 		splits[cmp.Or(string(split), "not named")] = n
 	}
-	fmt.Fprintf(w, "splits      %s\n", counted(splits))
-	fmt.Fprintf(w, "characters  %s\n", spread(d.Characters))
+	fmt.Fprintf(w, "splits      %s\n", listCounts(splits))
+	fmt.Fprintf(w, "characters  %s\n", describeLengths(d.Characters))
 	if d.Tokens != nil {
-		fmt.Fprintf(w, "tokens      %s\n", spread(*d.Tokens))
+		fmt.Fprintf(w, "tokens      %s\n", describeLengths(*d.Tokens))
 	}
 	fmt.Fprintf(w, "duplicates  %d to the letter, %d but for case, punctuation and space\n", d.Duplicates.Exact, d.Duplicates.Normalized)
 	for _, of := range []struct {
@@ -123,7 +123,7 @@ func printData(w io.Writer, d *data.Description) {
 		n    map[string]int
 	}{{"tools", d.Tools}, {"abilities", d.Abilities}} {
 		if len(of.n) > 0 {
-			fmt.Fprintf(w, "%-11s %s\n", of.name, counted(of.n))
+			fmt.Fprintf(w, "%-11s %s\n", of.name, listCounts(of.n))
 		}
 	}
 	var has []string
@@ -148,20 +148,20 @@ func printData(w io.Writer, d *data.Description) {
 	if d.Faulty > 0 {
 		fmt.Fprintf(w, "faults      %d rows, the first:\n", d.Faulty)
 		for _, f := range d.Faults {
-			fmt.Fprintf(w, "  %s\n", visible(f))
+			fmt.Fprintf(w, "  %s\n", visibleText(f))
 		}
 	}
 }
 
-// counted lists names with their numbers, the most frequent first, the rest in one.
-func counted(n map[string]int) string {
+// listCounts lists names with their numbers, the most frequent first, the rest in one.
+func listCounts(n map[string]int) string {
 	const most = 8
 	names := slices.SortedFunc(maps.Keys(n), func(x, y string) int { return cmp.Or(n[y]-n[x], strings.Compare(x, y)) })
 	var parts []string
 	rest := 0
 	for i, name := range names {
 		if i < most {
-			parts = append(parts, fmt.Sprintf("%s %d", visible(name), n[name]))
+			parts = append(parts, fmt.Sprintf("%s %d", visibleText(name), n[name]))
 		} else {
 			rest += n[name]
 		}
@@ -172,7 +172,7 @@ func counted(n map[string]int) string {
 	return strings.Join(parts, ", ")
 }
 
-func spread(l data.Lengths) string {
+func describeLengths(l data.Lengths) string {
 	return fmt.Sprintf("%d to %d, median %d, 95 in a hundred at most %d", l.Least, l.Most, l.Median, l.Most95)
 }
 
@@ -186,15 +186,15 @@ func printExamples(w io.Writer, examples []*data.Example, n int) {
 		if shown[e.Source]++; shown[e.Source] > n {
 			continue
 		}
-		fmt.Fprintf(w, "\n%s   id %s, source %s\n  question  %s\n", visible(e.Where()), visible(e.ID), visible(e.Source), visible(cutText(e.Text)))
+		fmt.Fprintf(w, "\n%s   id %s, source %s\n  question  %s\n", visibleText(e.Where()), visibleText(e.ID), visibleText(e.Source), visibleText(cutText(e.Text)))
 		if len(e.Answers) > 0 {
-			fmt.Fprintf(w, "  answers   %s\n", visible(cutText(strings.Join(e.Answers, " | "))))
+			fmt.Fprintf(w, "  answers   %s\n", visibleText(cutText(strings.Join(e.Answers, " | "))))
 		}
 		if e.World != nil {
-			fmt.Fprintf(w, "  world     %s\n", visible(cutText(string(e.World))))
+			fmt.Fprintf(w, "  world     %s\n", visibleText(cutText(string(e.World))))
 		}
 		if e.Hidden != nil {
-			fmt.Fprintf(w, "  tests     %s\n", visible(cutText(string(e.Hidden))))
+			fmt.Fprintf(w, "  tests     %s\n", visibleText(cutText(string(e.Hidden))))
 		}
 	}
 }
@@ -207,8 +207,8 @@ func cutText(s string) string {
 	return string(r[:shownChars]) + fmt.Sprintf("... (%d more)", len(r)-shownChars)
 }
 
-// visible is a text of a file as it can be shown on a terminal: on one line, and without control characters.
-func visible(s string) string {
+// visibleText is a text of a file as it can be shown on a terminal: on one line, and without control characters.
+func visibleText(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
 		case r == '\n':

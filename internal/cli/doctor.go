@@ -24,7 +24,7 @@ arguments and with 3 on a configuration that is at fault.`,
 	}
 	format := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		s, err := a.session(cmd)
+		s, err := a.openProcess(cmd)
 		if err != nil {
 			return err
 		}
@@ -32,14 +32,14 @@ arguments and with 3 on a configuration that is at fault.`,
 		if err != nil {
 			return err
 		}
-		lines := doctor.Examine(cmd.Context(), doctor.Local{Environ: func(name string) string { return variable(a.environ, name) }, Ask: s.AskBroker}, needs)
+		lines := doctor.Examine(cmd.Context(), doctor.Local{Environ: func(name string) string { return environVariable(a.environ, name) }, Ask: s.AskBroker}, needs)
 		for i := range lines {
 			if lines[i].Check == "sandbox" {
 				lines[i] = assembly.ExamineSandbox(cmd.Context(), s.Config)
 			}
 		}
 		failed := doctor.Failed(lines)
-		if format.json() {
+		if format.isJSON() {
 			err = a.printJSON(struct {
 				OK     bool          `json:"ok"`
 				Checks []doctor.Line `json:"checks"`

@@ -47,14 +47,14 @@ what stays lost is counted and in no score.`,
 	f.model = checkpointFlags(cmd)
 	format := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := f.validate(); err != nil {
+		if err := f.validateFlags(); err != nil {
 			return err
 		}
 		file, err := newSamplesFile(*samples)
 		if err != nil {
 			return err
 		}
-		defer file.drop()
+		defer file.dropEmpty()
 		m, q, err := f.openPolicy(cmd, a)
 		if err != nil {
 			return err
@@ -65,8 +65,8 @@ what stays lost is counted and in no score.`,
 			return err
 		}
 		f.noteMissing(a.err, scored)
-		if format.json() {
-			return a.printJSON(f.answer(m, scored, without))
+		if format.isJSON() {
+			return a.printJSON(f.jsonAnswer(m, scored, without))
 		}
 		f.printScore(a.out, m, scored, without)
 		return nil
@@ -85,8 +85,8 @@ type evalFlags struct {
 	model             *assembly.ModelChoice
 }
 
-// validate refuses the first flag that is wrong.
-func (f *evalFlags) validate() error {
+// validateFlags refuses the first flag that is wrong.
+func (f *evalFlags) validateFlags() error {
 	if !slices.Contains(tasks.Splits(), tasks.Split(f.split)) {
 		return fault.Usagef("--split %s: want train, validation or test", f.split)
 	}
@@ -118,12 +118,12 @@ func (f *evalFlags) openPolicy(cmd *cobra.Command, a *app) (*assembly.LoadedPoli
 	if err != nil {
 		return nil, nil, err
 	}
-	s, err := a.sessionOf(cfg)
+	s, err := a.processOf(cfg)
 	if err != nil {
 		return nil, nil, err
 	}
 	if f.endpoint.cfg.URL != "" {
-		m, err := f.endpoint.open(cmd, s, q)
+		m, err := f.endpoint.openEndpoint(cmd, s, q)
 		return m, q, err
 	}
 	m, err := f.model.Open(cmd.Context(), s)
@@ -135,7 +135,7 @@ func (f *evalFlags) scorePolicy(ctx context.Context, m *assembly.LoadedPolicy, q
 	if scored, err = m.Score(ctx, *q); err != nil {
 		return nil, nil, err
 	}
-	if err := file.write(scored.Samples); err != nil || !f.control {
+	if err := file.writeSamples(scored.Samples); err != nil || !f.control {
 		return scored, nil, err
 	}
 	bare := *q
@@ -156,8 +156,8 @@ func (f *evalFlags) noteMissing(w io.Writer, r *assembly.Score) {
 	}
 }
 
-// answer is the score as JSON.
-func (f *evalFlags) answer(m *assembly.LoadedPolicy, r, without *assembly.Score) evalAnswer {
+// jsonAnswer is the score as JSON.
+func (f *evalFlags) jsonAnswer(m *assembly.LoadedPolicy, r, without *assembly.Score) evalAnswer {
 	return evalAnswer{m.Config.Run.Name, f.split, m.Version, f.temperature, !f.noTool, f.repeat, r.StandardError(), f.endpoint.cfg.Model, r, without}
 }
 
@@ -219,8 +219,8 @@ func newSamplesFile(path string) (*samplesFile, error) {
 	return &samplesFile{path, file}, nil
 }
 
-// write keeps the rollouts, an object a line.
-func (f *samplesFile) write(samples []producers.EvalSample) error {
+// writeSamples keeps the rollouts, an object a line.
+func (f *samplesFile) writeSamples(samples []producers.EvalSample) error {
 	if f.file == nil {
 		return nil
 	}
@@ -240,8 +240,8 @@ func (f *samplesFile) write(samples []producers.EvalSample) error {
 	return nil
 }
 
-// drop removes a file that nothing was written to.
-func (f *samplesFile) drop() {
+// dropEmpty removes a file that nothing was written to.
+func (f *samplesFile) dropEmpty() {
 	if f.file != nil {
 		_ = f.file.Close()    // what failed was told
 		_ = os.Remove(f.path) // likewise

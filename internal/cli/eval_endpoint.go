@@ -26,8 +26,8 @@ func endpointFlags(cmd *cobra.Command) *asked {
 	return e
 }
 
-// open opens the questions of the configuration and has them asked of the endpoint, with the tools of their tasks.
-func (e *asked) open(cmd *cobra.Command, s *assembly.Run, q *assembly.Question) (*assembly.LoadedPolicy, error) {
+// openEndpoint opens the questions of the configuration and has them asked of the endpoint, with the tools of their tasks.
+func (e *asked) openEndpoint(cmd *cobra.Command, s *assembly.Run, q *assembly.Question) (*assembly.LoadedPolicy, error) {
 	for _, flag := range []string{"checkpoint", "step", "initial"} {
 		if cmd.Flags().Changed(flag) {
 			return nil, fault.Usagef("--%s and --endpoint: want either", flag)

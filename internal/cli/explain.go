@@ -27,11 +27,11 @@ came from. Of a section it lists the keys; without an argument, the sections.`,
 	}
 	format := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		cfg, origins, err := a.load(cmd)
+		cfg, origins, err := a.loadConfig(cmd)
 		if err != nil {
 			return err
 		}
-		values := config.Values(a.reference()) // also of what this configuration does not name
+		values := config.Values(a.referenceConfig()) // also of what this configuration does not name
 		maps.Copy(values, config.Values(cfg))
 		e := explainer{app: a, cfg: cfg, values: values, origins: origins, changed: config.Changed(cfg)}
 		var topic string
@@ -39,12 +39,12 @@ came from. Of a section it lists the keys; without an argument, the sections.`,
 			topic = e.topic(args[0])
 		}
 		switch {
-		case format.json():
+		case format.isJSON():
 			return e.asJSON(topic)
 		case topic == "":
-			return e.sections()
+			return e.printSections()
 		}
-		return e.print(topic)
+		return e.printTopic(topic)
 	}
 	return cmd
 }
@@ -59,24 +59,24 @@ type explainer struct {
 	changed map[string]bool
 }
 
-// about describes a key: of this configuration, or else of the reference.
-func (e *explainer) about(key string) (config.Entry, error) {
+// aboutKey describes a key: of this configuration, or else of the reference.
+func (e *explainer) aboutKey(key string) (config.Entry, error) {
 	entry, err := e.cfg.Explain(key)
 	if err != nil {
-		if other, err := e.reference().Explain(key); err == nil {
+		if other, err := e.referenceConfig().Explain(key); err == nil {
 			return other, nil
 		}
 	}
 	return entry, err
 }
 
-// meaning is what a key or a section is for.
-func (e *explainer) meaning(key string) string {
-	return cmp.Or(e.cfg.Meaning(key), e.reference().Meaning(key))
+// keyMeaning is what a key or a section is for.
+func (e *explainer) keyMeaning(key string) string {
+	return cmp.Or(e.cfg.Meaning(key), e.referenceConfig().Meaning(key))
 }
 
-// keys are those that match, sorted.
-func (e *explainer) keys(match func(key string) bool) []string {
+// matchingKeys are those that match, sorted.
+func (e *explainer) matchingKeys(match func(key string) bool) []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(e.values)), func(key string) bool { return !match(key) })
 }
 
@@ -86,33 +86,33 @@ func (*explainer) topic(name string) string {
 	return strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(name, config.Prefix), "__", "."))
 }
 
-// matches are the keys that a topic is or can be: one, those of a section, or those that begin or end with it.
-func (e *explainer) matches(topic string) ([]string, error) {
+// topicKeys are the keys that a topic is or can be: one, those of a section, or those that begin or end with it.
+func (e *explainer) topicKeys(topic string) ([]string, error) {
 	for _, match := range []func(key string) bool{
 		func(key string) bool { return key == topic },
 		func(key string) bool { return topic == "" || strings.HasPrefix(key, topic+".") },
 		func(key string) bool { return strings.HasPrefix(key, topic) || strings.HasSuffix(key, "."+topic) },
 	} {
-		if keys := e.keys(match); len(keys) > 0 {
+		if keys := e.matchingKeys(match); len(keys) > 0 {
 			return keys, nil
 		}
 	}
-	_, err := e.about(topic)
+	_, err := e.aboutKey(topic)
 	return nil, fault.Usagef("%w: weir config explain lists the sections", err)
 }
 
-// print explains a key; lists a section; and of part of a name, either whichever it can be.
-func (e *explainer) print(topic string) error {
-	keys, err := e.matches(topic)
+// printTopic explains a key; lists a section; and of part of a name, either whichever it can be.
+func (e *explainer) printTopic(topic string) error {
+	keys, err := e.topicKeys(topic)
 	switch {
 	case err != nil:
 		return err
 	case strings.HasPrefix(keys[0], topic+"."):
-		return e.section(topic)
+		return e.printSection(topic)
 	case len(keys) == 1:
-		return e.key(keys[0])
+		return e.printKey(keys[0])
 	}
-	return e.list(keys, "")
+	return e.listKeys(keys, "")
 }
 
 // explained is a key as JSON.
@@ -133,14 +133,14 @@ type explained struct {
 
 // asJSON prints a document for each key of a topic.
 func (e *explainer) asJSON(topic string) error {
-	keys, err := e.matches(topic)
+	keys, err := e.topicKeys(topic)
 	if err != nil {
 		return err
 	}
-	defaults := e.reference().Defaults()
+	defaults := e.referenceConfig().Defaults()
 	maps.Copy(defaults, e.cfg.Defaults())
 	for _, key := range keys {
-		about, err := e.about(key)
+		about, err := e.aboutKey(key)
 		if err != nil {
 			return err
 		}
@@ -155,9 +155,9 @@ func (e *explainer) asJSON(topic string) error {
 	return nil
 }
 
-// key prints all of one key.
-func (e *explainer) key(key string) error {
-	about, err := e.about(key)
+// printKey prints all of one key.
+func (e *explainer) printKey(key string) error {
+	about, err := e.aboutKey(key)
 	if err != nil {
 		return err
 	}
@@ -166,10 +166,10 @@ func (e *explainer) key(key string) error {
 		kind += ", in " + about.Unit
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s  (%s)\n\n%s\n\n", key, kind, wrapped(about.Meaning, "  "))
+	fmt.Fprintf(&b, "%s  (%s)\n\n%s\n\n", key, kind, wrapText(about.Meaning, "  "))
 	line := func(name, text string) {
 		indent := "             "
-		fmt.Fprintf(&b, "  %-9s  %s\n", name, strings.TrimPrefix(wrapped(text, indent), indent))
+		fmt.Fprintf(&b, "  %-9s  %s\n", name, strings.TrimPrefix(wrapText(text, indent), indent))
 	}
 	value := config.Shown(e.values[key])
 	line("value", fmt.Sprintf("%s (%s)", value, cmp.Or(e.origins[key], "default")))
@@ -196,18 +196,18 @@ func (e *explainer) key(key string) error {
 	return err
 }
 
-// section lists a section's own keys, and the sections in it.
-func (e *explainer) section(name string) error {
+// printSection lists a section's own keys, and the sections in it.
+func (e *explainer) printSection(name string) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n\n", wrapped(e.meaning(name), ""))
+	fmt.Fprintf(&b, "%s\n\n", wrapText(e.keyMeaning(name), ""))
 	if _, err := fmt.Fprint(e.out, b.String()); err != nil {
 		return err
 	}
-	own := e.keys(func(key string) bool {
+	own := e.matchingKeys(func(key string) bool {
 		rest, in := strings.CutPrefix(key, name+".")
 		return in && !strings.Contains(rest, ".")
 	})
-	if err := e.list(own, name+"."); err != nil {
+	if err := e.listKeys(own, name+"."); err != nil {
 		return err
 	}
 	below := map[string]int{}
@@ -217,11 +217,11 @@ func (e *explainer) section(name string) error {
 			below[name+"."+first]++
 		}
 	}
-	return e.summaries(below, len(own) > 0)
+	return e.printSummaries(below, len(own) > 0)
 }
 
-// sections lists those of the configuration.
-func (e *explainer) sections() error {
+// printSections lists those of the configuration.
+func (e *explainer) printSections() error {
 	top := map[string]int{}
 	for key := range e.values {
 		first, _, _ := strings.Cut(key, ".")
@@ -230,11 +230,11 @@ func (e *explainer) sections() error {
 	if _, err := fmt.Fprintf(e.out, "%d keys, in sections; weir config explain SECTION lists those of one:\n\n", len(e.values)); err != nil {
 		return err
 	}
-	return e.summaries(top, false)
+	return e.printSummaries(top, false)
 }
 
-// summaries prints a line for each section, with the number of its keys.
-func (e *explainer) summaries(count map[string]int, gap bool) error {
+// printSummaries prints a line for each section, with the number of its keys.
+func (e *explainer) printSummaries(count map[string]int, gap bool) error {
 	var b strings.Builder
 	width := 0
 	for name := range count {
@@ -248,16 +248,16 @@ func (e *explainer) summaries(count map[string]int, gap bool) error {
 		if count[name] == 1 {
 			plural = "key"
 		}
-		b.WriteString(cut(fmt.Sprintf("  %-*s  %3d %-4s  %s", width, name, count[name], plural, e.brief(name))) + "\n")
+		b.WriteString(cutLine(fmt.Sprintf("  %-*s  %3d %-4s  %s", width, name, count[name], plural, e.briefMeaning(name))) + "\n")
 	}
 	_, err := fmt.Fprint(e.out, b.String())
 	return err
 }
 
-// list prints each key, without the part of the name that all share, with its value and the first sentence of its
+// listKeys prints each key, without the part of the name that all share, with its value and the first sentence of its
 // meaning: beside them where that leaves it half of the page, and otherwise below. A value that is not the default is
 // marked.
-func (e *explainer) list(keys []string, shared string) error {
+func (e *explainer) listKeys(keys []string, shared string) error {
 	if len(keys) == 0 {
 		return nil
 	}
@@ -278,7 +278,7 @@ func (e *explainer) list(keys []string, shared string) error {
 			mark, marked = "*", true
 		}
 		head := fmt.Sprintf("%s %-*s  %-*s", mark, width, strings.TrimPrefix(key, shared), values, value)
-		meaning := wrapped(sentence(e.brief(key)), indent)
+		meaning := wrapText(firstSentence(e.briefMeaning(key)), indent)
 		if beside && utf8.RuneCountInString(head)+2 <= len(indent) {
 			fmt.Fprintf(&b, "%s  %s\n", head, strings.TrimPrefix(meaning, indent))
 		} else {
@@ -292,11 +292,13 @@ func (e *explainer) list(keys []string, shared string) error {
 	return err
 }
 
-// brief is what a key or section means, without its name at the head.
-func (a *app) brief(key string) string { return withoutName(key, a.reference().Meaning(key)) }
+// briefMeaning is what a key or section means, without its name at the head.
+func (a *app) briefMeaning(key string) string {
+	return withoutName(key, a.referenceConfig().Meaning(key))
+}
 
-// brief is what a key or section means, without its name at the head.
-func (e *explainer) brief(key string) string { return withoutName(key, e.meaning(key)) }
+// briefMeaning is what a key or section means, without its name at the head.
+func (e *explainer) briefMeaning(key string) string { return withoutName(key, e.keyMeaning(key)) }
 
 // withoutName leaves a key's name at the head of its meaning out.
 func withoutName(key, text string) string {
@@ -311,16 +313,16 @@ func withoutName(key, text string) string {
 	return text
 }
 
-// sentence is the first of a text.
-func sentence(text string) string {
+// firstSentence is the first of a text.
+func firstSentence(text string) string {
 	if first, _, more := strings.Cut(text, ". "); more {
 		return first + "."
 	}
 	return text
 }
 
-// cut ends a line that is wider than the page.
-func cut(line string) string {
+// cutLine ends a line that is wider than the page.
+func cutLine(line string) string {
 	line = strings.TrimRight(line, " ")
 	if utf8.RuneCountInString(line) <= page {
 		return line
@@ -332,8 +334,8 @@ func cut(line string) string {
 	return strings.TrimRight(head, " ,;:") + "..."
 }
 
-// wrapped breaks a text into lines of a page, each behind the indent.
-func wrapped(text, indent string) string {
+// wrapText breaks a text into lines of a page, each behind the indent.
+func wrapText(text, indent string) string {
 	var lines []string
 	line := indent
 	for word := range strings.FieldsSeq(text) {
@@ -354,9 +356,9 @@ func (a *app) completeTopics(_ *cobra.Command, args []string, begun string) ([]s
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	var out []string
-	for _, key := range a.keys() {
+	for _, key := range a.referenceKeys() {
 		if key = strings.TrimSuffix(key, ".*"); strings.HasPrefix(key, begun) {
-			out = append(out, key+"\t"+sentence(a.brief(key)))
+			out = append(out, key+"\t"+firstSentence(a.briefMeaning(key)))
 		}
 	}
 	return out, cobra.ShellCompDirectiveNoFileComp

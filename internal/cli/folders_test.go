@@ -50,7 +50,7 @@ func runWeir(t *testing.T, stdin string, args ...string) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
 	a := &app{doors: builtin.Doors(), out: &out, err: io.Discard, args: args, memory: machine.Memory{Bytes: 1 << 40, From: "of this machine"}}
-	cmd := a.command()
+	cmd := a.rootCommand()
 	cmd.SetIn(strings.NewReader(stdin))
 	cmd.SetArgs(args)
 	err := cmd.ExecuteContext(t.Context())

@@ -33,9 +33,9 @@ func forkOf(cmd *cobra.Command, s *assembly.Run, id string, turn int) (*replayed
 	return &replayed{was: t, turns: turn}, nil
 }
 
-// ask makes an episode that of the trajectory, its ticket issued once more: from its beginning, or in a fork with other random numbers after
+// fillRequest makes an episode that of the trajectory, its ticket issued once more: from its beginning, or in a fork with other random numbers after
 // the turns that are taken over.
-func (r *replayed) ask(m *assembly.LoadedPolicy, e *assembly.EpisodeRequest) error {
+func (r *replayed) fillRequest(m *assembly.LoadedPolicy, e *assembly.EpisodeRequest) error {
 	prompts, err := m.Course.Prompts(m.Config.Run.Seed)
 	if err != nil {
 		return err
@@ -49,7 +49,7 @@ func (r *replayed) ask(m *assembly.LoadedPolicy, e *assembly.EpisodeRequest) err
 		return errors.New("the trajectory has no tokens")
 	}
 	ticket.Run, ticket.Sampling.Temperature = m.Config.Run.Name, r.was.Segments[0].Temperature
-	began := r.began(ticket.Seed, m.Config.Trainer.Seed)
+	began := r.toolSeed(ticket.Seed, m.Config.Trainer.Seed)
 	switch f := r.was.Forked; {
 	case r.turns > 0:
 		ticket.Fork = schemas.ForkAt(r.was, r.turns, began)
@@ -61,8 +61,8 @@ func (r *replayed) ask(m *assembly.LoadedPolicy, e *assembly.EpisodeRequest) err
 	return nil
 }
 
-// began is the seed that the trajectory's tools drew from: its ticket's own, or its parent's where it was a fork itself.
-func (r *replayed) began(own, run uint64) uint64 {
+// toolSeed is the seed that the trajectory's tools drew from: its ticket's own, or its parent's where it was a fork itself.
+func (r *replayed) toolSeed(own, run uint64) uint64 {
 	if r.was.Forked == nil {
 		return own
 	}
@@ -73,8 +73,8 @@ func (r *replayed) began(own, run uint64) uint64 {
 	return batch.Seed(run, cursor, attempt, sample)
 }
 
-// forked says what became of a fork.
-func (r *replayed) forked(now *schemas.Trajectory) string {
+// describeFork says what became of a fork.
+func (r *replayed) describeFork(now *schemas.Trajectory) string {
 	f := now.Forked
 	if f == nil || f.Diverged == "" {
 		return fmt.Sprintf("the first %d of %d turns are those of %s; the others are new", r.turns, len(now.Turns), r.was.ID)

@@ -38,7 +38,7 @@ after --max-tokens; the exit status is 0 either way, and -o json says which it w
 	cmd.Flags().Float32Var(&ask.temperature, "temperature", 1, "0 is greedy")
 	cmd.Flags().Uint64Var(&ask.seed, "seed", 1, "of the random numbers")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := errors.Join(checkTemperature(ask.temperature), ask.check()); err != nil {
+		if err := errors.Join(checkTemperature(ask.temperature), ask.checkFlags()); err != nil {
 			return err
 		}
 		prompt := strings.Join(args[1:], " ")
@@ -49,7 +49,7 @@ after --max-tokens; the exit status is 0 either way, and -o json says which it w
 			}
 			prompt = string(b)
 		}
-		s, err := a.session(cmd)
+		s, err := a.openProcess(cmd)
 		if err != nil {
 			return err
 		}
@@ -62,7 +62,7 @@ after --max-tokens; the exit status is 0 either way, and -o json says which it w
 		if err != nil {
 			return err
 		}
-		return a.generateText(cmd.Context(), m, &ask, tokens, format.json())
+		return a.generateText(cmd.Context(), m, &ask, tokens, format.isJSON())
 	}
 	return cmd
 }
@@ -76,7 +76,7 @@ type askFor struct {
 	seed        uint64
 }
 
-func (f *askFor) check() error {
+func (f *askFor) checkFlags() error {
 	switch {
 	case f.tokens < 1:
 		return fault.Usagef("--max-tokens %d: must be positive", f.tokens)

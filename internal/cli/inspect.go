@@ -27,7 +27,7 @@ again and judged anew; a trajectory that was trained on before is refused as a d
 	reason := rejected.Flags().String("reason", "", "only those with this reason")
 	replay := rejected.Flags().UintSlice("replay", nil, "publish the message of this number again; may be given again")
 	rejected.RunE = func(cmd *cobra.Command, _ []string) error {
-		s, err := a.session(cmd)
+		s, err := a.openProcess(cmd)
 		if err != nil {
 			return err
 		}
@@ -43,9 +43,9 @@ again and judged anew; a trajectory that was trained on before is refused as a d
 		}
 		defer leave()
 		if len(*replay) > 0 {
-			return a.replayRejected(ctx, run, *replay, format.json())
+			return a.replayRejected(ctx, run, *replay, format.isJSON())
 		}
-		return a.listRejected(ctx, run, schemas.Reason(*reason), format.json())
+		return a.listRejected(ctx, run, schemas.Reason(*reason), format.isJSON())
 	}
 	cmd.AddCommand(rejected)
 	return cmd

@@ -17,19 +17,19 @@ import (
 
 // keyFlags makes a flag of every key, completed with the values that the key takes.
 func (a *app) keyFlags(root *cobra.Command) {
-	flags, values := root.PersistentFlags(), config.Values(a.reference())
+	flags, values := root.PersistentFlags(), config.Values(a.referenceConfig())
 	add := func(name, like string) {
 		if open, ok := strings.CutSuffix(like, ".*"); ok {
-			flags.StringToString(strings.TrimSuffix(name, ".*"), nil, sentence(a.brief(open)))
+			flags.StringToString(strings.TrimSuffix(name, ".*"), nil, firstSentence(a.briefMeaning(open)))
 			return
 		}
-		flags.String(name, "", sentence(a.brief(like)))
+		flags.String(name, "", firstSentence(a.briefMeaning(like)))
 		if _, isBool := values[like].(bool); isBool {
 			flags.Lookup(name).NoOptDefVal = "true"
 		}
 	}
 	flags.String(sectionTasks, "", "names of tasks to train on, with commas between, each as if its section were there")
-	for _, key := range a.keys() {
+	for _, key := range a.referenceKeys() {
 		add(key, key)
 		if strings.HasSuffix(key, ".*") {
 			continue
@@ -71,7 +71,7 @@ func (a *app) ownKeys() []string {
 // name in a section of any type. It is the key itself where there is none.
 func (a *app) likeOwn(key string) string {
 	own := strings.SplitN(key, ".", 3)
-	for _, known := range a.keys() {
+	for _, known := range a.referenceKeys() {
 		if parts := strings.SplitN(known, ".", 3); len(parts) == 3 && parts[0] == own[0] && strings.TrimSuffix(parts[2], ".*") == own[2] {
 			return known
 		}
@@ -81,12 +81,12 @@ func (a *app) likeOwn(key string) string {
 
 // isKey says whether a flag is a key's.
 func (a *app) isKey(f *pflag.Flag) bool {
-	return f.Name == sectionTasks || slices.Contains(a.keys(), f.Name) || slices.Contains(a.keys(), f.Name+".*") ||
+	return f.Name == sectionTasks || slices.Contains(a.referenceKeys(), f.Name) || slices.Contains(a.referenceKeys(), f.Name+".*") ||
 		slices.Contains(a.ownKeys(), f.Name)
 }
 
-// typed are the keys that the command line gives.
-func (a *app) typed(cmd *cobra.Command) map[string]string {
+// typedKeys are the keys that the command line gives.
+func (a *app) typedKeys(cmd *cobra.Command) map[string]string {
 	flags := map[string]string{}
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if !a.isKey(f) {
@@ -106,7 +106,7 @@ func (a *app) typed(cmd *cobra.Command) map[string]string {
 
 // completeValue gives the values that a key takes, or leaves a key that names a file or folder to the shell.
 func (a *app) completeValue(key, begun string) ([]string, cobra.ShellCompDirective) {
-	e, err := a.reference().Explain(key)
+	e, err := a.referenceConfig().Explain(key)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
@@ -121,8 +121,8 @@ func (a *app) completeValue(key, begun string) ([]string, cobra.ShellCompDirecti
 
 // completeRuns gives the runs in run.dir.
 func (a *app) completeRuns(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
-	dir := a.reference().Run.Dir
-	if cfg, _, err := a.load(cmd); err == nil {
+	dir := a.referenceConfig().Run.Dir
+	if cfg, _, err := a.loadConfig(cmd); err == nil {
 		dir = cfg.Run.Dir
 	}
 	folders, err := filepath.Glob(filepath.Join(dir, "*", assembly.ConfigFile))
@@ -168,7 +168,7 @@ func usedKeys() [][]string {
 // helpOfKeys puts the sections of the configuration into the help of every command that reads it, in place of a flag for
 // each key.
 func (a *app) helpOfKeys(root *cobra.Command) {
-	everyCommand(root, func(cmd *cobra.Command) { cmd.Long = narrow(cmd.Long) })
+	everyCommand(root, func(cmd *cobra.Command) { cmd.Long = narrowText(cmd.Long) })
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", fmt.Sprintf(".FlagUsagesWrapped %d", page)))
 	help := root.HelpFunc()
 	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
@@ -179,7 +179,7 @@ func (a *app) helpOfKeys(root *cobra.Command) {
 		hide(true) // for the time of this text alone: completion passes over what is hidden
 		help(cmd, args)
 		hide(false)
-		writeKeyHelp(cmd.OutOrStdout(), len(a.keys()), readBy(cmd))
+		writeKeyHelp(cmd.OutOrStdout(), len(a.referenceKeys()), readBy(cmd))
 	})
 }
 
@@ -247,12 +247,12 @@ func everyCommand(cmd *cobra.Command, do func(*cobra.Command)) {
 	}
 }
 
-// narrow wraps a text's paragraphs to a page; one that begins with a space, a table or an example, is left as it is.
-func narrow(text string) string {
+// narrowText wraps a text's paragraphs to a page; one that begins with a space, a table or an example, is left as it is.
+func narrowText(text string) string {
 	paragraphs := strings.Split(text, "\n\n")
 	for i, p := range paragraphs {
 		if !strings.HasPrefix(p, " ") && p != "" {
-			paragraphs[i] = wrapped(p, "")
+			paragraphs[i] = wrapText(p, "")
 		}
 	}
 	return strings.Join(paragraphs, "\n\n")

@@ -35,7 +35,7 @@ the secret by which ranks on several machines know each other.`,
 		if *ranks != "" {
 			return torch.WriteSecret(*ranks)
 		}
-		cfg, _, err := a.load(cmd)
+		cfg, _, err := a.loadConfig(cmd)
 		if err != nil {
 			return err
 		}
@@ -52,7 +52,7 @@ the secret by which ranks on several machines know each other.`,
 		if err != nil {
 			return err
 		}
-		if format.json() {
+		if format.isJSON() {
 			return a.printJSON(keysAnswer(keys, text))
 		}
 		_, err = fmt.Fprint(a.out, text)

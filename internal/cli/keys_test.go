@@ -19,7 +19,7 @@ func TestKeysHandsEachRoleItsOwnSeedAndChangesNone(t *testing.T) {
 	var first []byte
 	for range 2 {
 		a := &app{doors: builtin.Doors(), out: new(bytes.Buffer), err: new(bytes.Buffer)}
-		cmd := a.command()
+		cmd := a.rootCommand()
 		cmd.SetArgs([]string{"keys", "--dir", dir, "--seeds", seeds})
 		require.NoError(t, cmd.ExecuteContext(t.Context()))
 		for _, role := range []streams.Role{streams.RoleTrainer, streams.RoleProducer, streams.RoleInference, streams.RoleTools, streams.RoleViewer} {

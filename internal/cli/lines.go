@@ -33,7 +33,7 @@ type line struct {
 func newLineReader(in io.Reader, screen io.Writer, prompt string) *lineReader {
 	r := &lineReader{lines: make(chan line)}
 	if isTerminal(in) && isTerminal(screen) {
-		r.edit(in.(*os.File), screen, prompt)
+		r.editLines(in.(*os.File), screen, prompt)
 		return r
 	}
 	scanner := bufio.NewScanner(in)
@@ -49,8 +49,8 @@ func newLineReader(in io.Reader, screen io.Writer, prompt string) *lineReader {
 	return r
 }
 
-// edit reads from a terminal. It is raw only while a line is typed: Ctrl-C ends the process as ever in between.
-func (r *lineReader) edit(in *os.File, screen io.Writer, prompt string) {
+// editLines reads from a terminal. It is raw only while a line is typed: Ctrl-C ends the process as ever in between.
+func (r *lineReader) editLines(in *os.File, screen io.Writer, prompt string) {
 	keys := &watchedKeys{Reader: in}
 	t := term.NewTerminal(struct {
 		io.Reader
@@ -83,8 +83,8 @@ func (r *lineReader) edit(in *os.File, screen io.Writer, prompt string) {
 	}
 }
 
-// read waits for a line, and returns the cause when ctx ends before it has come.
-func (r *lineReader) read(ctx context.Context) (string, error) {
+// readLine waits for a line, and returns the cause when ctx ends before it has come.
+func (r *lineReader) readLine(ctx context.Context) (string, error) {
 	go func() {
 		text, err := r.next()
 		select {

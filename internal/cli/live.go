@@ -23,8 +23,8 @@ type live struct {
 	calls map[int]int // the parts of calls, by the call's index
 }
 
-// move takes one move; it may be called from several goroutines.
-func (l *live) move(m producers.Move) {
+// showMove takes one move; it may be called from several goroutines.
+func (l *live) showMove(m producers.Move) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	part := report.RolloutPart{Role: string(m.Kind), Segment: m.Segment, Turn: -1, Text: m.Text, Agent: m.Agent}
@@ -50,8 +50,8 @@ func (l *live) move(m producers.Move) {
 	}
 }
 
-// rollout is what the episode came to. One without token ids has the parts that were seen.
-func (l *live) rollout(t *schemas.Trajectory, tok producers.Tokenizer) *report.Rollout {
+// shownRollout is what the episode came to. One without token ids has the parts that were seen.
+func (l *live) shownRollout(t *schemas.Trajectory, tok producers.Tokenizer) *report.Rollout {
 	r := report.NewRollout(t, tok.Decode)
 	if len(t.Segments) == 0 {
 		r.Parts = l.parts

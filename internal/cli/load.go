@@ -21,11 +21,11 @@ func (a *app) loadWritten(cmd *cobra.Command) (*config.Config, error) {
 
 // loadWrittenWith is loadWritten with further keys, as if they were flags.
 func (a *app) loadWrittenWith(cmd *cobra.Command, more map[string]string) (*config.Config, error) {
-	named, _, err := a.load(cmd)
+	named, _, err := a.loadConfig(cmd)
 	if err != nil {
 		return nil, err
 	}
-	flags := a.typed(cmd)
+	flags := a.typedKeys(cmd)
 	maps.Copy(flags, more)
 	file := filepath.Join(named.Folder(), assembly.ConfigFile)
 	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {

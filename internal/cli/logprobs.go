@@ -21,7 +21,7 @@ number; what stands before it is written.`,
 		Example: "  echo '\"What is 2 + 2?\"' | weir tokenize Qwen2.5-0.5B | weir logprobs Qwen2.5-0.5B",
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		s, err := a.session(cmd)
+		s, err := a.openProcess(cmd)
 		if err != nil {
 			return err
 		}
@@ -30,13 +30,13 @@ number; what stands before it is written.`,
 			return err
 		}
 		defer func() { _ = e.Close() }() // nothing is written by it
-		return logprobs(cmd.Context(), e, cmd.InOrStdin(), a.out)
+		return writeLogprobs(cmd.Context(), e, cmd.InOrStdin(), a.out)
 	}
 	return cmd
 }
 
-// logprobs evaluates each line of ids.
-func logprobs(ctx context.Context, e gpu.Engine, in io.Reader, out io.Writer) error {
+// writeLogprobs evaluates each line of ids.
+func writeLogprobs(ctx context.Context, e gpu.Engine, in io.Reader, out io.Writer) error {
 	size, most := e.Config().VocabSize, e.Config().MaxPositions
 	return eachLine(in, out, func(line []byte) ([]byte, error) {
 		ids, err := tokenIDs(line, size)

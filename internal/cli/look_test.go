@@ -26,7 +26,7 @@ func TestTheRateOfAStreamIsWhatWasStoredSinceTheLookBefore(t *testing.T) {
 	anew := newStreamsAnswer("demo", true, look(4*time.Second, 3), second)
 	require.Nil(t, anew.Streams[0].Rate, "the stream was made again")
 	var out bytes.Buffer
-	require.NoError(t, second.print(&out))
+	require.NoError(t, second.printStreams(&out))
 	require.Regexp(t, `TICKETS │ +2 │ - +│ 1\.5 kB │ 2\.0 GB +│ 1m1s +│ 2\.5`, out.String())
 }
 
@@ -46,7 +46,7 @@ func TestWorkersSayHowFarBehindTheyAre(t *testing.T) {
 	require.Equal(t, 1, now.Left)
 	require.Len(t, newWorkersAnswer("demo", true, seen, true).Workers, 3)
 	var out bytes.Buffer
-	require.NoError(t, now.print(&out, 80))
+	require.NoError(t, now.printWorkers(&out, 80))
 	require.Contains(t, out.String(), "1 have left: weir workers --all lists them")
 	for line := range strings.Lines(out.String()) {
 		require.LessOrEqual(t, len([]rune(strings.TrimSuffix(line, "\n"))), 80)
@@ -62,10 +62,10 @@ func TestTheLogGoesAboveTheLiveView(t *testing.T) {
 	require.NoError(t, err)
 	progress := report.NewProgress(&out, true, 3, 4, time.Now)
 	progress.Phase("learning", "")
-	shared.over(progress.Note)
+	shared.printAbove(progress.Note)
 	_, err = shared.Write([]byte("a warning\n"))
 	require.NoError(t, err)
-	shared.over(nil)
+	shared.printAbove(nil)
 	_, err = shared.Write([]byte("after\n"))
 	require.NoError(t, err)
 	require.Equal(t, "before\n\x1b[2Klearning\n\x1b[J\x1b[1A\x1b[Ja warning\n\x1b[2Klearning\n\x1b[Jafter\n", out.String())

@@ -29,16 +29,16 @@ const (
 // errSaid stands for an error of which the command has told already.
 var errSaid = errors.New("")
 
-// received is the signal that asked the command to end before it was done, nil if none did.
-func received(ctx context.Context) *lifecycle.SignalError {
+// receivedSignal is the signal that asked the command to end before it was done, nil if none did.
+func receivedSignal(ctx context.Context) *lifecycle.SignalError {
 	signal, _ := errors.AsType[*lifecycle.SignalError](context.Cause(ctx))
 	return signal
 }
 
-// interrupted is the error of a command that a signal ended before it was done, nil if none did: its exit status is 128
+// interruptedError is the error of a command that a signal ended before it was done, nil if none did: its exit status is 128
 // and the signal's number, so that what follows it in a shell does not go on.
-func interrupted(ctx context.Context, err error) error {
-	signal := received(ctx)
+func interruptedError(ctx context.Context, err error) error {
+	signal := receivedSignal(ctx)
 	if signal == nil {
 		return nil
 	}
@@ -68,7 +68,7 @@ func Main(doors parts.Registry) int {
 	memory := machine.Limit()
 	stayWithin(memory)
 	a := &app{doors: doors, memory: memory, out: os.Stdout, err: os.Stderr, environ: os.Environ(), args: os.Args[1:]}
-	err := a.command().ExecuteContext(drain)
+	err := a.rootCommand().ExecuteContext(drain)
 	if err == nil {
 		return 0
 	}
@@ -83,7 +83,7 @@ func Main(doors parts.Registry) int {
 
 // exitStatus is that of a command which ended with an error.
 func exitStatus(drain context.Context, err error) int {
-	signal := received(drain)
+	signal := receivedSignal(drain)
 	if own, ok := errors.AsType[*statusError](err); ok {
 		return own.status
 	}

@@ -19,15 +19,15 @@ session of the protocol has a session of the tools, so that a cell finds the var
 		Example: "  weir mcp starlark calculator\n  weir mcp sql --tools.sql.path shop.db --listen 127.0.0.1:8100",
 	}
 	listen := cmd.Flags().String("listen", "", "serve streamable HTTP there; whoever reaches it can call the tools")
-	a.offers(cmd, func(ctx context.Context, o offered) error {
-		version, _ := build(debug.ReadBuildInfo())
+	a.addOffers(cmd, func(ctx context.Context, o offered) error {
+		version, _ := buildVersion(debug.ReadBuildInfo())
 		server := mcpserver.New(version, o.sessions, o.tools)
 		if *listen != "" {
 			return a.serveHTTP(ctx, *listen, mcpserver.Handler(server, o.idle), "MCP at /mcp", o)
 		}
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		defer tend(ctx, o.sessions)()
+		defer tendSessions(ctx, o.sessions)()
 		return mcpserver.ServeIO(ctx, server, io.NopCloser(cmd.InOrStdin()), unclosed{a.out})
 	})
 	return cmd

@@ -30,7 +30,7 @@ A folder that is called export needs a path: ./export.`,
 		if *tokens < 1 {
 			return fault.Usagef("--tokens %d: must be positive", *tokens)
 		}
-		cfg, _, err := a.load(cmd)
+		cfg, _, err := a.loadConfig(cmd)
 		if err != nil {
 			return err
 		}
@@ -50,14 +50,14 @@ A folder that is called export needs a path: ./export.`,
 		}
 		about, faults := describeModel(args[0], folder)
 		about.Machine = a.memory.Bytes
-		about.memory(backend, *tokens)
-		if format.json() {
+		about.addMemory(backend, *tokens)
+		if format.isJSON() {
 			if err := a.printJSON(about); err != nil {
 				return err
 			}
 			return faults
 		}
-		return errors.Join(about.print(a), faults)
+		return errors.Join(about.printModel(a), faults)
 	}
 	cmd.AddCommand(newModelExportCommand(a))
 	return cmd
@@ -130,15 +130,15 @@ func describeModel(dir string, folder *hf.Folder) (*modelAbout, error) {
 		faults = append(faults, err)
 	}
 	m.Beside = files.Carried()
-	faults = append(faults, m.text(dir, folder)...)
+	faults = append(faults, m.describeText(dir, folder)...)
 	for _, fault := range faults {
 		m.Faults = append(m.Faults, fault.Error())
 	}
 	return m, errors.Join(faults...)
 }
 
-// memory adds what the model takes, as far as its engine says.
-func (m *modelAbout) memory(backend gpu.Backend, tokens int) {
+// addMemory adds what the model takes, as far as its engine says.
+func (m *modelAbout) addMemory(backend gpu.Backend, tokens int) {
 	estimator, ok := backend.(gpu.MemoryEstimator)
 	if !ok {
 		return
@@ -146,23 +146,23 @@ func (m *modelAbout) memory(backend gpu.Backend, tokens int) {
 	c := m.config
 	m.Memory = &modelMemory{
 		Tokens: tokens, Training: estimator.TrainingMemory(c, tokens),
-		Decoding: estimator.DecodingMemory(c, gpu.DecoderOptions{Slots: 1, MaxTokens: tokens, DType: m.kept()}, int64(tokens), false),
+		Decoding: estimator.DecodingMemory(c, gpu.DecoderOptions{Slots: 1, MaxTokens: tokens, DType: m.decoderDType()}, int64(tokens), false),
 	}
 }
 
-// kept is what a decoder keeps the matrices in: bfloat16 where that loses nothing.
-func (m *modelAbout) kept() gpu.DType {
+// decoderDType is what a decoder keeps the matrices in: bfloat16 where that loses nothing.
+func (m *modelAbout) decoderDType() gpu.DType {
 	if n := m.Numbers["BF16"]; n*100 > m.Parameters*99 {
 		return gpu.BFloat16
 	}
 	return gpu.Float32
 }
 
-// print writes the answer for people.
-func (m *modelAbout) print(a *app) error {
+// printModel writes the answer for people.
+func (m *modelAbout) printModel(a *app) error {
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 	row := func(name, format string, args ...any) { fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
-	row("family", "%s, %s parameters", m.Family, count(m.Parameters))
+	row("family", "%s, %s parameters", m.Family, shortCount(m.Parameters))
 	row("shape", "%d layers of %d, feed-forward %d, %d heads of %d over %d for keys and values", m.Layers, m.Hidden, m.Intermediate, m.Heads, m.HeadDim, m.KVHeads)
 	tied := "a head of its own"
 	if m.Tied {
@@ -176,13 +176,13 @@ func (m *modelAbout) print(a *app) error {
 	row("positions", "%d, rope_theta %g%s", m.MaxPositions, m.RopeTheta, scaled)
 	var stored []string
 	for _, dtype := range sortedKeys(m.Numbers) {
-		stored = append(stored, fmt.Sprintf("%s numbers as %s", count(m.Numbers[dtype]), dtype))
+		stored = append(stored, fmt.Sprintf("%s numbers as %s", shortCount(m.Numbers[dtype]), dtype))
 	}
 	size, tensors := int64(0), 0
 	for _, f := range m.Files {
 		size, tensors = size+f.Size, tensors+f.Tensors
 	}
-	row("weights", "%d tensors in %d files, %s bytes: %s", tensors, len(m.Files), count(size), strings.Join(stored, ", "))
+	row("weights", "%d tensors in %d files, %s bytes: %s", tensors, len(m.Files), shortCount(size), strings.Join(stored, ", "))
 	row("beside them", "%s", strings.Join(m.Beside, ", "))
 	if m.Tokenizer != "" {
 		row("tokenizer", "%s, %d tokens", m.Tokenizer, m.Tokens)
@@ -210,8 +210,8 @@ func orNone(text string) string {
 	return text
 }
 
-// count is a number as people say it: 494M, 7.6B.
-func count(n int64) string {
+// shortCount is a number as people say it: 494M, 7.6B.
+func shortCount(n int64) string {
 	switch {
 	case n >= 1e9:
 		return fmt.Sprintf("%.2fB", float64(n)/1e9)

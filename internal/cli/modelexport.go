@@ -33,7 +33,7 @@ appears whole or not at all, and Transformers, vLLM and SGLang read it.`,
 		if err != nil {
 			return err
 		}
-		s, err := a.sessionOf(cfg)
+		s, err := a.processOf(cfg)
 		if err != nil {
 			return err
 		}
@@ -49,7 +49,7 @@ appears whole or not at all, and Transformers, vLLM and SGLang read it.`,
 		for _, f := range files {
 			size += f.Size
 		}
-		fmt.Fprintf(a.out, "wrote run %s at step %d to %s: %d files, %s bytes\n", cfg.Run.Name, at, args[1], len(files), count(size))
+		fmt.Fprintf(a.out, "wrote run %s at step %d to %s: %d files, %s bytes\n", cfg.Run.Name, at, args[1], len(files), shortCount(size))
 		return nil
 	}
 	return cmd

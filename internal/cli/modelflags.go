@@ -20,15 +20,15 @@ func checkpointFlags(cmd *cobra.Command) *assembly.ModelChoice {
 	return m
 }
 
-// chosen adds the flags that name a model to a command; the function that it returns loads it.
-func (a *app) chosen(cmd *cobra.Command) func(*cobra.Command) (*assembly.LoadedPolicy, error) {
+// addModelFlags adds the flags that name a model to a command; the function that it returns loads it.
+func (a *app) addModelFlags(cmd *cobra.Command) func(*cobra.Command) (*assembly.LoadedPolicy, error) {
 	m := checkpointFlags(cmd)
 	return func(cmd *cobra.Command) (*assembly.LoadedPolicy, error) {
 		cfg, err := a.loadWritten(cmd)
 		if err != nil {
 			return nil, err
 		}
-		s, err := a.sessionOf(cfg)
+		s, err := a.processOf(cfg)
 		if err != nil {
 			return nil, err
 		}

@@ -13,8 +13,8 @@ import (
 	"github.com/weir-rl/weir/gpu/hf/tokenizer"
 )
 
-// text says what the folder has for text: the tokenizer, the chat template, the tokens that end an answer.
-func (m *modelAbout) text(dir string, folder *hf.Folder) (faults []error) {
+// describeText says what the folder has for text: the tokenizer, the chat template, the tokens that end an answer.
+func (m *modelAbout) describeText(dir string, folder *hf.Folder) (faults []error) {
 	codec, err := tokenizer.OpenFolder(dir)
 	if err != nil {
 		faults = append(faults, err)

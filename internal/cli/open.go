@@ -15,7 +15,7 @@ func newOpenCommand(a *app) *cobra.Command {
 themselves. A broker with keys that is not embedded needs it once for each run, with the admin's key.`,
 		Example: "  weir open --broker.url tls://broker:4222 --broker.seed_file keys/admin.seed --broker.tls.ca ca.pem",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := a.session(cmd)
+			s, err := a.openProcess(cmd)
 			if err != nil {
 				return err
 			}

@@ -54,8 +54,8 @@ func (f *outputFormat) Set(text string) error {
 // Type is the word for the value in the help text.
 func (f *outputFormat) Type() string { return "format" }
 
-// json says whether JSON is asked for.
-func (f *outputFormat) json() bool { return *f == outputJSON }
+// isJSON says whether JSON is asked for.
+func (f *outputFormat) isJSON() bool { return *f == outputJSON }
 
 // jsonAlias is an outputFormat as a flag without a value.
 type jsonAlias outputFormat

@@ -26,17 +26,17 @@ func partFlags(cmd *cobra.Command) *chosenParts {
 	return p
 }
 
-// session is of the run as load reads it.
-func (p *chosenParts) session(cmd *cobra.Command, a *app) (*assembly.Run, error) {
-	cfg, err := p.load(cmd, a)
+// openProcess is of the run as load reads it.
+func (p *chosenParts) openProcess(cmd *cobra.Command, a *app) (*assembly.Run, error) {
+	cfg, err := p.loadConfig(cmd, a)
 	if err != nil {
 		return nil, err
 	}
-	return a.sessionOf(cfg)
+	return a.processOf(cfg)
 }
 
-// load reads the configuration of the run, with the agent and the tools in the place of the task's.
-func (p *chosenParts) load(cmd *cobra.Command, a *app) (*config.Config, error) {
+// loadConfig reads the configuration of the run, with the agent and the tools in the place of the task's.
+func (p *chosenParts) loadConfig(cmd *cobra.Command, a *app) (*config.Config, error) {
 	cfg, err := a.loadWritten(cmd)
 	if err != nil || p.agent == "" && p.tools == nil {
 		return cfg, err

@@ -37,7 +37,7 @@ tensorboard --logdir reads. It is written anew each time. With --follow it goes 
 	dir := cmd.Flags().String("dir", "", "the folder to write to; tensorboard in the run's folder by default")
 	follow := cmd.Flags().Bool("follow", false, "go on with what comes until the run is done")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		cfg, _, err := a.load(cmd)
+		cfg, _, err := a.loadConfig(cmd)
 		if err != nil {
 			return err
 		}
@@ -58,7 +58,7 @@ tensorboard --logdir reads. It is written anew each time. With --follow it goes 
 		}
 		n, err := writeEvents(cmd.Context(), f, source, *follow)
 		if err = errors.Join(err, f.Close()); err != nil {
-			return cmp.Or(interrupted(cmd.Context(), errSaid), err)
+			return cmp.Or(interruptedError(cmd.Context(), errSaid), err)
 		}
 		_, err = fmt.Fprintf(a.out, "%d records in %s\n", n, path)
 		return err
@@ -98,7 +98,7 @@ func newCsvCommand(a *app) *cobra.Command {
 		Long:    "CSV prints a row for each record of the run and a column for each key that docs/metrics.md lists and the run has.",
 		Example: "  weir records csv > demo.csv\n  weir records csv --run.name mine > mine.csv",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, _, err := a.load(cmd)
+			cfg, _, err := a.loadConfig(cmd)
 			if err != nil {
 				return err
 			}

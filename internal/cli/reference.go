@@ -77,7 +77,7 @@ func exitsOf(path string) []Exit {
 // Reference is the table of commands, in the order of their paths.
 func Reference(doors parts.Registry) []CommandReference {
 	a := &app{doors: doors, out: io.Discard, err: io.Discard}
-	root := a.command()
+	root := a.rootCommand()
 	root.InitDefaultCompletionCmd()
 	root.InitDefaultHelpCmd()
 	var out []CommandReference

@@ -49,7 +49,7 @@ func replayOf(cmd *cobra.Command, s *assembly.Run, id string, model *assembly.Mo
 		if out.version != newest || model.Initial || model.Folder != "" {
 			out.inexact = fmt.Sprintf("version %d sampled it, and another model runs it again", newest)
 		}
-		return out.rounded(s.Config), nil
+		return out.noteRounding(s.Config), nil
 	}
 	steps, err := checkpoint.Steps(s.Config.Trainer.Checkpoint.Dir)
 	if err != nil {
@@ -59,11 +59,11 @@ func replayOf(cmd *cobra.Command, s *assembly.Run, id string, model *assembly.Mo
 		return nil, fmt.Errorf("trajectory %s: the checkpoint of version %d, which sampled it, is not kept: --step names another, of %v; trainer.checkpoint.keep says how many stay", id, newest, steps)
 	}
 	model.Step = newest
-	return out.rounded(s.Config), nil
+	return out.noteRounding(s.Config), nil
 }
 
-// rounded notes that the weights of checkpoints are not those that were sampled from.
-func (r *replayed) rounded(cfg *config.Config) *replayed {
+// noteRounding notes that the weights of checkpoints are not those that were sampled from.
+func (r *replayed) noteRounding(cfg *config.Config) *replayed {
 	if dtype := cfg.Trainer.Publish.DType; r.inexact == "" && dtype != "float32" {
 		r.inexact = fmt.Sprintf("its version was published in %s, and the checkpoint has float32", dtype)
 	}
@@ -86,10 +86,10 @@ func limitsWereSet(records []checkpoint.Record) bool {
 	return false
 }
 
-// compare says whether the same tokens came, of a fork how much of it was replayed.
-func (r *replayed) compare(now *schemas.Trajectory) string {
+// compareTokens says whether the same tokens came, of a fork how much of it was replayed.
+func (r *replayed) compareTokens(now *schemas.Trajectory) string {
 	if r.turns > 0 {
-		return r.forked(now)
+		return r.describeFork(now)
 	}
 	was, tokens := sampledTokens(r.was), sampledTokens(now)
 	why := ""

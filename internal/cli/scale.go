@@ -108,7 +108,7 @@ own metrics tell: --engines names these pages, here or as a flag of the command 
 		if err := errors.Join(append(faults, bounds.Validate())...); err != nil {
 			return fault.Usage(err)
 		}
-		s, err := a.session(cmd)
+		s, err := a.openProcess(cmd)
 		if err != nil {
 			return err
 		}
@@ -118,7 +118,7 @@ own metrics tell: --engines names these pages, here or as a flag of the command 
 				return err
 			}
 		}
-		return k.run(cmd.Context())
+		return k.keepScaling(cmd.Context())
 	}
 	return cmd
 }
@@ -128,17 +128,17 @@ func (a *app) roleArgs(cmd *cobra.Command) (args []string) {
 	for _, f := range a.files {
 		args = append(args, "--config", f)
 	}
-	for key, value := range a.typed(cmd) {
+	for key, value := range a.typedKeys(cmd) {
 		args = append(args, "--"+key+"="+value)
 	}
 	return args
 }
 
-func (k *scaler) run(ctx context.Context) (err error) {
-	look := k.ask
+func (k *scaler) keepScaling(ctx context.Context) (err error) {
+	look := k.askCommand
 	if k.status == "" {
 		var leave func()
-		if look, leave, err = k.visitor(ctx); err != nil {
+		if look, leave, err = k.openVisitor(ctx); err != nil {
 			return err
 		}
 		defer leave()
@@ -147,9 +147,9 @@ func (k *scaler) run(ctx context.Context) (err error) {
 	}
 	if k.pool != nil {
 		k.pool.broker = k.BrokerURL()
-		defer func() { err = errors.Join(err, k.pool.close()) }()
+		defer func() { err = errors.Join(err, k.pool.closePool()) }()
 	}
-	if err := k.set(ctx, k.bounds.Min, "the fewest"); err != nil {
+	if err := k.setWorkers(ctx, k.bounds.Min, "the fewest"); err != nil {
 		return err
 	}
 	decider := scale.NewDecider(k.bounds)
@@ -158,7 +158,7 @@ func (k *scaler) run(ctx context.Context) (err error) {
 	for {
 		select {
 		case <-ctx.Done():
-			return interrupted(ctx, nil)
+			return interruptedError(ctx, nil)
 		case <-tick.C:
 		}
 		now, err := look(ctx)
@@ -175,18 +175,18 @@ func (k *scaler) run(ctx context.Context) (err error) {
 		}
 		want, why := decider.Decide(k.now, now.Scale)
 		if want != k.now {
-			if err := k.set(ctx, want, why); err != nil {
+			if err := k.setWorkers(ctx, want, why); err != nil {
 				k.Log.Warn("change the number of workers", "err", err)
 			}
 		}
 		if k.pool != nil {
-			k.pool.keep()
+			k.pool.restartEnded()
 		}
 	}
 }
 
-// visitor returns what looks at the run at its broker, and what ends that.
-func (k *scaler) visitor(ctx context.Context) (look func(context.Context) (*standing, error), leave func(), err error) {
+// openVisitor returns what looks at the run at its broker, and what ends that.
+func (k *scaler) openVisitor(ctx context.Context) (look func(context.Context) (*standing, error), leave func(), err error) {
 	run, up, leave, err := k.Visit(ctx, streams.RoleViewer)
 	if err != nil {
 		return nil, nil, err
@@ -204,7 +204,7 @@ func (k *scaler) visitor(ctx context.Context) (look func(context.Context) (*stan
 		}
 		pages := k.engines
 		if k.pool != nil {
-			pages = append(k.pool.pages(), pages...)
+			pages = append(k.pool.metricsPages(), pages...)
 		}
 		readCalls(ctx, k.Log, &now.Scale, pages)
 		return now, nil
@@ -214,8 +214,8 @@ func (k *scaler) visitor(ctx context.Context) (look func(context.Context) (*stan
 // askWithin bounds the command that tells how the run stands: a container engine may start a process for it.
 const askWithin = time.Minute
 
-// ask runs the command that tells how the run stands.
-func (k *scaler) ask(ctx context.Context) (*standing, error) {
+// askCommand runs the command that tells how the run stands.
+func (k *scaler) askCommand(ctx context.Context) (*standing, error) {
 	ctx, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-c", k.status)
@@ -236,11 +236,11 @@ func (k *scaler) ask(ctx context.Context) (*standing, error) {
 	return now, nil
 }
 
-// set brings the workers to a number.
-func (k *scaler) set(ctx context.Context, want scale.Workers, why string) error {
+// setWorkers brings the workers to a number.
+func (k *scaler) setWorkers(ctx context.Context, want scale.Workers, why string) error {
 	fmt.Fprintf(k.out, "producers %d, inference %d: %s\n", want.Producers, want.Inference, why)
 	if k.pool != nil {
-		if err := k.pool.set(want); err != nil {
+		if err := k.pool.setWorkers(want); err != nil {
 			return err
 		}
 		k.now = want

@@ -27,20 +27,20 @@ func enginesFlag(cmd *cobra.Command) *[]string {
 // or gone.
 func readCalls(ctx context.Context, log *slog.Logger, signal *scale.Signal, pages []string) {
 	for _, page := range pages {
-		for _, host := range addresses(ctx, page) {
+		for _, host := range lookUpAddresses(ctx, page) {
 			waiting, running, err := callsAt(ctx, page, host)
 			if err != nil {
 				log.Debug("ask an engine what waits", "page", page, "host", host, "err", err)
 				continue
 			}
-			signal.CallsWaiting, signal.CallsRunning = plus(signal.CallsWaiting, waiting), plus(signal.CallsRunning, running)
+			signal.CallsWaiting, signal.CallsRunning = addCount(signal.CallsWaiting, waiting), addCount(signal.CallsRunning, running)
 		}
 	}
 }
 
-// addresses are the hosts and ports that a page's name stands for: one container or machine each. Of a machine with addresses of both kinds
+// lookUpAddresses are the hosts and ports that a page's name stands for: one container or machine each. Of a machine with addresses of both kinds
 // those of IPv4 count, so that it counts once.
-func addresses(ctx context.Context, page string) []string {
+func lookUpAddresses(ctx context.Context, page string) []string {
 	at, err := url.Parse(page)
 	if err != nil {
 		return []string{""} // asking for the page says what is wrong
@@ -63,7 +63,7 @@ func addresses(ctx context.Context, page string) []string {
 // pageWithin bounds the reading of one page: a consumer that hangs must not keep the others from being read.
 const pageWithin = 2 * time.Second
 
-func plus(sum *int, n int) *int {
+func addCount(sum *int, n int) *int {
 	if sum != nil {
 		n += *sum
 	}

@@ -51,25 +51,25 @@ func (a *app) newPool(cfg *config.Config, args []string) (*pool, error) {
 	}, nil
 }
 
-// set starts workers, or lets the newest end in order.
-func (p *pool) set(want scale.Workers) error {
+// setWorkers starts workers, or lets the newest end in order.
+func (p *pool) setWorkers(want scale.Workers) error {
 	for role, n := range map[streams.Role]int{streams.RoleInference: want.Inference, streams.RoleProducer: want.Producers} {
 		for len(p.workers[role]) < n {
-			w, err := p.start(role)
+			w, err := p.startWorker(role)
 			if err != nil {
 				return err
 			}
 			p.workers[role] = append(p.workers[role], w)
 		}
 		for have := p.workers[role]; len(have) > n; have = p.workers[role] {
-			p.end(have[len(have)-1])
+			p.endWorker(have[len(have)-1])
 			p.workers[role] = have[:len(have)-1]
 		}
 	}
 	return nil
 }
 
-func (p *pool) start(role streams.Role) (*workerProcess, error) {
+func (p *pool) startWorker(role streams.Role) (*workerProcess, error) {
 	port, err := ports.Reserve()
 	if err != nil {
 		return nil, fmt.Errorf("find a port for the metrics of a worker: %w", err)
@@ -97,13 +97,13 @@ func (p *pool) start(role streams.Role) (*workerProcess, error) {
 	return w, nil
 }
 
-// end lets a worker finish, or give back, what it holds.
-func (p *pool) end(w *workerProcess) {
+// endWorker lets a worker finish, or give back, what it holds.
+func (p *pool) endWorker(w *workerProcess) {
 	_ = w.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
 }
 
-// keep starts the workers again that have ended by themselves.
-func (p *pool) keep() {
+// restartEnded starts the workers again that have ended by themselves.
+func (p *pool) restartEnded() {
 	for role, workers := range p.workers {
 		for i, w := range workers {
 			select {
@@ -112,7 +112,7 @@ func (p *pool) keep() {
 				continue
 			}
 			p.tell(fmt.Sprintf("worker %s ended (%s); its log is %s", w.name, w.cmd.ProcessState, filepath.Join(p.dir, w.name+".log")))
-			again, err := p.start(role)
+			again, err := p.startWorker(role)
 			if err != nil {
 				p.tell(err.Error())
 				continue
@@ -122,19 +122,19 @@ func (p *pool) keep() {
 	}
 }
 
-// pages are the metrics of the inference consumers.
-func (p *pool) pages() (out []string) {
+// metricsPages are the metrics of the inference consumers.
+func (p *pool) metricsPages() (out []string) {
 	for _, w := range p.workers[streams.RoleInference] {
 		out = append(out, "http://"+w.port.Address+"/metrics")
 	}
 	return out
 }
 
-// close ends the producers and then what they sample from, and waits for them.
-func (p *pool) close() error {
+// closePool ends the producers and then what they sample from, and waits for them.
+func (p *pool) closePool() error {
 	for _, role := range []streams.Role{streams.RoleProducer, streams.RoleInference} {
 		for _, w := range p.workers[role] {
-			p.end(w)
+			p.endWorker(w)
 		}
 		for _, w := range p.workers[role] {
 			<-w.gone

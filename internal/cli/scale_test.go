@@ -38,9 +38,9 @@ func TestAPoolKeepsTheNumberOfWorkersAndEndsThemInOrder(t *testing.T) {
 			return err == nil
 		}, time.Minute, 20*time.Millisecond)
 	}
-	require.NoError(t, p.set(scale.Workers{Producers: 3, Inference: 1}))
+	require.NoError(t, p.setWorkers(scale.Workers{Producers: 3, Inference: 1}))
 	require.Len(t, p.workers[streams.RoleProducer], 3)
-	require.Len(t, p.pages(), 1)
+	require.Len(t, p.metricsPages(), 1)
 	for _, w := range p.workers[streams.RoleProducer] {
 		ready(w)
 	}
@@ -48,19 +48,19 @@ func TestAPoolKeepsTheNumberOfWorkersAndEndsThemInOrder(t *testing.T) {
 	dead := p.workers[streams.RoleProducer][0]
 	require.NoError(t, dead.cmd.Process.Signal(syscall.SIGKILL))
 	<-dead.gone
-	p.keep()
+	p.restartEnded()
 	again := p.workers[streams.RoleProducer][0]
 	require.NotSame(t, dead, again)
 	require.Len(t, told, 1)
 	require.Contains(t, told[0], "producer-1 ended (signal: killed)")
 
 	newest := p.workers[streams.RoleProducer][2]
-	require.NoError(t, p.set(scale.Workers{Producers: 2, Inference: 1}))
+	require.NoError(t, p.setWorkers(scale.Workers{Producers: 2, Inference: 1}))
 	<-newest.gone
 	require.True(t, newest.cmd.ProcessState.Success(), "SIGTERM lets it end in order")
 	ready(again)
 	ready(p.workers[streams.RoleInference][0])
-	require.NoError(t, p.close())
+	require.NoError(t, p.closePool())
 	text, err := os.ReadFile(filepath.Join(dir, "inference-1.log"))
 	require.NoError(t, err)
 	require.Regexp(t, `^inference --run.name=mine --broker.url nats://b:1 --telemetry.listen 127.0.0.1:\d+\n$`, string(text))
@@ -89,7 +89,7 @@ func TestCallsAreReadFromAPageOfMetrics(t *testing.T) {
 	signal = scale.Signal{}
 	readCalls(t.Context(), log, &signal, []string{"http://127.0.0.1:1/metrics"})
 	require.Nil(t, signal.CallsWaiting, "nobody tells, which is not the same as that none waits")
-	require.Equal(t, []string{"[2001:db8::1]:443"}, addresses(t.Context(), "https://[2001:db8::1]/metrics"))
+	require.Equal(t, []string{"[2001:db8::1]:443"}, lookUpAddresses(t.Context(), "https://[2001:db8::1]/metrics"))
 }
 
 // Scale sees by one command and acts by another: neither the broker nor a worker is reached from here.
@@ -109,7 +109,7 @@ func TestScaleBySomebodyElsesCommands(t *testing.T) {
 	stands("5", "finished", scale.Signal{})
 	var out, problems bytes.Buffer
 	a := &app{doors: builtin.Doors(), out: &out, err: &problems, environ: append(os.Environ(), "DIR="+dir)}
-	cmd := a.command()
+	cmd := a.rootCommand()
 	// The first look is before the first number of workers is set.
 	cmd.SetArgs([]string{
 		"scale", "--run.dir", dir, "--every", "100ms", "--producers", "1:8",
@@ -122,7 +122,7 @@ func TestScaleBySomebodyElsesCommands(t *testing.T) {
 	require.Contains(t, out.String(), "the run is finished")
 
 	for status, fault := range map[string]string{"echo not so; exit 1": "exit status 1", "echo '{}'": "is not what weir status -o json prints", "echo gone >&2; exit 2": "gone"} {
-		cmd := a.command()
+		cmd := a.rootCommand()
 		cmd.SetArgs([]string{"scale", "--run.dir", dir, "--status", status, "--exec", "true"})
 		require.ErrorContains(t, cmd.ExecuteContext(t.Context()), fault)
 	}
@@ -131,7 +131,7 @@ func TestScaleBySomebodyElsesCommands(t *testing.T) {
 func TestScaleRefusesWhatItCannotKeep(t *testing.T) {
 	t.Parallel()
 	a := &app{doors: builtin.Doors(), out: new(nothing), err: new(nothing)}
-	cmd := a.command()
+	cmd := a.rootCommand()
 	cmd.SetArgs([]string{"scale", "--producers", "4", "--inference", "2:1", "--every", "1ms", "--status", "true", "--engines", "http://a"})
 	err := cmd.ExecuteContext(t.Context())
 	for _, fault := range []string{`--producers "4"`, "inference: 2 to 1", "--every 1ms", "--status: without --exec", "--engines: with --status"} {

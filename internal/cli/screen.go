@@ -25,8 +25,8 @@ func (s *screen) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// over names what prints above the view; nil once there is none.
-func (s *screen) over(above func(text string)) {
+// printAbove names what prints above the view; nil once there is none.
+func (s *screen) printAbove(above func(text string)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.above = above

@@ -31,7 +31,7 @@ On a broker with keys it needs the seed of the admin.`,
 	}
 	format := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		s, err := a.session(cmd)
+		s, err := a.openProcess(cmd)
 		if err != nil {
 			return err
 		}
@@ -42,11 +42,11 @@ On a broker with keys it needs the seed of the admin.`,
 		defer leave()
 		ctx, cancel := context.WithTimeout(cmd.Context(), 10*time.Second)
 		defer cancel()
-		reset, err := run.ResetSeat(ctx, "weir seat reset by "+operator())
+		reset, err := run.ResetSeat(ctx, "weir seat reset by "+operatorName())
 		if err != nil {
 			return err
 		}
-		if format.json() {
+		if format.isJSON() {
 			return a.printJSON(struct {
 				Reset []string `json:"reset"`
 			}{append([]string{}, reset...)})

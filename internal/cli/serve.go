@@ -24,7 +24,7 @@ the versions of a run that trains. A folder with a config.json is a model folder
 chats, and no task is needed. It listens where --inference.openai.listen says, 127.0.0.1:8000 by default.`,
 		Example: "  weir serve\n  weir serve mine --step 20\n  weir serve Qwen2.5-0.5B-Instruct\n  weir serve --checkpoint folder --inference.openai.listen 127.0.0.1:9000",
 	}
-	model := a.chosen(cmd)
+	model := a.addModelFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 && isModelFolder(args[0]) {
 			return a.serveFolder(cmd, args[0])

@@ -21,7 +21,7 @@ func isModelFolder(name string) bool {
 // serveFolder serves a model folder until the command's context ends. It is served under inference.openai.model, or else
 // under the folder's name.
 func (a *app) serveFolder(cmd *cobra.Command, dir string) error {
-	s, err := a.session(cmd)
+	s, err := a.openProcess(cmd)
 	if err != nil {
 		return err
 	}
@@ -32,7 +32,7 @@ func (a *app) serveFolder(cmd *cobra.Command, dir string) error {
 	defer m.Close()
 	cfg := s.Config.Inference.OpenAI
 	cfg.Listen = cmp.Or(cfg.Listen, "127.0.0.1:8000")
-	if cfg.Model == a.reference().Inference.OpenAI.Model {
+	if cfg.Model == a.referenceConfig().Inference.OpenAI.Model {
 		if path, err := filepath.Abs(dir); err == nil {
 			cfg.Model = filepath.Base(path)
 		}

@@ -94,8 +94,8 @@ func newStanding(run string, up bool, read *runfolder.Standing) *standing {
 	return out
 }
 
-// print writes the run's state for a terminal that is width columns wide; 0 where w is no terminal.
-func (o *standing) print(w io.Writer, width int) {
+// printStanding writes the run's state for a terminal that is width columns wide; 0 where w is no terminal.
+func (o *standing) printStanding(w io.Writer, width int) {
 	state := string(o.State)
 	if o.Detail != "" {
 		state += ": " + o.Detail
@@ -111,23 +111,23 @@ func (o *standing) print(w io.Writer, width int) {
 	t := table.NewWriter()
 	t.SetOutputMirror(w)
 	t.SetStyle(table.StyleLight)
-	fold(t, width, 2, len("staleness bound, depth")+7)
+	foldColumn(t, width, 2, len("staleness bound, depth")+7)
 	t.AppendRows([]table.Row{{"run", o.Run}, {"state", report.Plain(state)}})
 	if !o.Up {
 		t.AppendRow(table.Row{"trainer", report.Plain(o.Trainer)})
 	}
 	t.AppendRow(table.Row{"policy version", o.PolicyVersion})
 	if o.LastStep != nil {
-		t.AppendRow(table.Row{"last step", report.Plain(o.LastStep.text())})
+		t.AppendRow(table.Row{"last step", report.Plain(o.LastStep.eventText())})
 	}
 	if o.LastScore != nil {
-		t.AppendRow(table.Row{"last score", report.Plain(o.LastScore.text())})
+		t.AppendRow(table.Row{"last score", report.Plain(o.LastScore.eventText())})
 	}
 	t.AppendRows([]table.Row{
 		{"published", published},
 		{"staleness bound, depth", bound},
 		{"limits set", report.Plain(cmp.Or(strings.Join(o.Limits, ", "), "none"))},
-		{"outstanding tickets", o.tickets()},
+		{"outstanding tickets", o.describeTickets()},
 		{"trajectories waiting", o.Trajectories},
 		{"refused, in REJECTED", o.Refused},
 	})
@@ -150,8 +150,8 @@ func (o *standing) refusedTexts() string {
 	return strings.Join(texts, "; ")
 }
 
-// tickets says where the outstanding tickets are.
-func (o *standing) tickets() string {
+// describeTickets says where the outstanding tickets are.
+func (o *standing) describeTickets() string {
 	text := strconv.Itoa(o.Tickets)
 	if o.Tickets > 0 {
 		text += fmt.Sprintf(": %d wait for a producer, %d are leased, the oldest for %.0f s", o.Scale.TicketsWaiting, o.Scale.TicketsLeased, o.Scale.OldestTicketSeconds)
@@ -159,9 +159,9 @@ func (o *standing) tickets() string {
 	return text
 }
 
-// fold breaks a column's long texts where a terminal is too narrow for them beside the columns of the rest, borders
+// foldColumn breaks a column's long texts where a terminal is too narrow for them beside the columns of the rest, borders
 // counted. What is not a terminal, width 0, gets a line for each row.
-func fold(t table.Writer, width, column, rest int) {
+func foldColumn(t table.Writer, width, column, rest int) {
 	const least = 16
 	if width > 0 {
 		t.SetColumnConfigs([]table.ColumnConfig{{Number: column, WidthMax: max(width-rest, least), WidthMaxEnforcer: text.WrapSoft}})
@@ -192,4 +192,4 @@ func newEventAnswer(e *schemas.Event) *eventAnswer {
 	return &eventAnswer{e.At.UTC(), e.Type, e.Role, e.Worker, e.Step, e.PolicyVersion, metrics, e.Message, e}
 }
 
-func (e *eventAnswer) text() string { return report.EventText(e.event) }
+func (e *eventAnswer) eventText() string { return report.EventText(e.event) }

@@ -22,8 +22,8 @@ func TestTheStatusFitsATerminal(t *testing.T) {
 	o := newStanding("small", true, &runfolder.Standing{Status: told.Status(at), History: told, Control: &schemas.Control{}})
 	o.RefusedByProducer = []runfolder.ProducerRefusals{{Producer: "flooder", Messages: 3, Reasons: map[schemas.Reason]int{schemas.ReasonDuplicate: 3}}}
 	var narrow, plain strings.Builder
-	o.print(&narrow, 80)
-	o.print(&plain, 0)
+	o.printStanding(&narrow, 80)
+	o.printStanding(&plain, 0)
 	for line := range strings.Lines(narrow.String()) {
 		require.LessOrEqual(t, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")), 80, line)
 	}

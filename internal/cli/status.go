@@ -28,7 +28,7 @@ were equal, say: weir audit counts them.`,
 	follow := cmd.Flags().Bool("follow", false, "then print events as they come")
 	format := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		s, err := a.session(cmd)
+		s, err := a.openProcess(cmd)
 		if err != nil {
 			return err
 		}
@@ -44,10 +44,10 @@ were equal, say: weir audit counts them.`,
 			return err
 		}
 		readCalls(ctx, s.Log, &now.Scale, *engines)
-		if format.json() {
+		if format.isJSON() {
 			err = a.printJSON(now)
 		} else {
-			now.print(a.out, columns(a.out))
+			now.printStanding(a.out, terminalColumns(a.out))
 		}
 		if err != nil || !*follow {
 			return err
@@ -59,13 +59,13 @@ were equal, say: weir audit counts them.`,
 		err = run.FollowEvents(cmd.Context(), streams.EventsFromNow, func(e *schemas.Event) {
 			switch {
 			case e.Type == schemas.EventWorkerHere: // weir workers tells who is there
-			case format.json():
+			case format.isJSON():
 				_ = a.printJSON(newEventAnswer(e)) // an output that is gone ends the process
 			default:
 				fmt.Fprintln(a.out, report.EventLine(e))
 			}
 		})
-		return cmp.Or(err, interrupted(cmd.Context(), nil))
+		return cmp.Or(err, interruptedError(cmd.Context(), nil))
 	}
 	return cmd
 }

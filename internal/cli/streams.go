@@ -30,17 +30,17 @@ it goes on, and says how many messages a second were stored since the table befo
 	every := everyFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		var before *streamsAnswer
-		return a.look(cmd, *every, func(ctx context.Context, s *assembly.Run, run *streams.Run, up bool) error {
+		return a.lookAtRun(cmd, *every, func(ctx context.Context, s *assembly.Run, run *streams.Run, up bool) error {
 			seen, err := runfolder.ReadStreams(ctx, run, time.Now())
 			if err != nil {
 				return err
 			}
 			now := newStreamsAnswer(run.Name(), up, seen, before)
 			before = now
-			if format.json() {
+			if format.isJSON() {
 				return a.printJSON(now)
 			}
-			return now.print(a.out)
+			return now.printStreams(a.out)
 		})
 	}
 	return cmd
@@ -85,7 +85,7 @@ func newStreamsAnswer(run string, up bool, seen *runfolder.Streams, before *stre
 	return out
 }
 
-func (o *streamsAnswer) print(w io.Writer) error {
+func (o *streamsAnswer) printStreams(w io.Writer) error {
 	t := table.NewWriter()
 	t.SetOutputMirror(w)
 	t.SetStyle(table.StyleLight)
@@ -98,19 +98,19 @@ func (o *streamsAnswer) print(w io.Writer) error {
 		if s.Rate != nil {
 			rate = strconv.FormatFloat(*s.Rate, 'f', 1, 64)
 		}
-		t.AppendRow(table.Row{s.Name, s.Messages, bound(s.MaxMessages, func(n int64) string { return strconv.FormatInt(n, 10) }), size(int64(s.Bytes)), bound(s.MaxBytes, size), oldest, rate})
+		t.AppendRow(table.Row{s.Name, s.Messages, boundText(s.MaxMessages, func(n int64) string { return strconv.FormatInt(n, 10) }), byteSize(int64(s.Bytes)), boundText(s.MaxBytes, byteSize), oldest, rate})
 	}
 	t.Render()
 	if o.Tickets != nil {
 		fmt.Fprintf(w, "tickets: %d wait for a producer, %d are leased, %d of them redelivered; %d requests for a ticket are open\n",
 			o.Tickets.Waiting, o.Tickets.Leased, o.Tickets.Redelivered, o.Tickets.Takers)
 	}
-	_, err := fmt.Fprintln(w, o.state())
+	_, err := fmt.Fprintln(w, o.describeState())
 	return err
 }
 
-// state is a line on the run.
-func (o *streamsAnswer) state() string {
+// describeState is a line on the run.
+func (o *streamsAnswer) describeState() string {
 	text := "run " + report.Plain(o.Run)
 	if !o.Up {
 		text += ", not up"
@@ -127,16 +127,16 @@ func (o *streamsAnswer) state() string {
 	return text
 }
 
-// bound is a stream's bound; 0 is none.
-func bound(n int64, text func(int64) string) string {
+// boundText is a stream's bound; 0 is none.
+func boundText(n int64, text func(int64) string) string {
 	if n == 0 {
 		return "-"
 	}
 	return text(n)
 }
 
-// size is a number of bytes for people.
-func size(n int64) string {
+// byteSize is a number of bytes for people.
+func byteSize(n int64) string {
 	for _, unit := range []struct {
 		bytes float64
 		name  string
@@ -156,12 +156,12 @@ func everyFlag(cmd *cobra.Command) *time.Duration {
 // lookPatience bounds a look at a broker.
 const lookPatience = 10 * time.Second
 
-// look visits a run and has it looked at, once or every so often. One that is not up is looked at once: nothing changes there.
-func (a *app) look(cmd *cobra.Command, every time.Duration, fn func(ctx context.Context, s *assembly.Run, run *streams.Run, up bool) error) error {
+// lookAtRun visits a run and has it looked at, once or every so often. One that is not up is looked at once: nothing changes there.
+func (a *app) lookAtRun(cmd *cobra.Command, every time.Duration, fn func(ctx context.Context, s *assembly.Run, run *streams.Run, up bool) error) error {
 	if every < 0 {
 		return fault.Usagef("--every %v: must not be negative", every)
 	}
-	s, err := a.session(cmd)
+	s, err := a.openProcess(cmd)
 	if err != nil {
 		return err
 	}
@@ -187,7 +187,7 @@ func (a *app) look(cmd *cobra.Command, every time.Duration, fn func(ctx context.
 	for {
 		select {
 		case <-cmd.Context().Done():
-			return interrupted(cmd.Context(), nil)
+			return interruptedError(cmd.Context(), nil)
 		case <-again.C:
 			if err := once(); err != nil {
 				return err

@@ -35,16 +35,16 @@ prints why, and the first bytes.`,
 		if err != nil {
 			return fault.Usagef("SEQUENCE: %q: want a number, as weir streams -o json has them", args[1])
 		}
-		return a.look(cmd, 0, func(ctx context.Context, _ *assembly.Run, run *streams.Run, _ bool) error {
+		return a.lookAtRun(cmd, 0, func(ctx context.Context, _ *assembly.Run, run *streams.Run, _ bool) error {
 			m, err := run.StoredMessage(ctx, args[0], sequence)
 			if err != nil {
 				return err
 			}
 			answer := newMessageAnswer(m)
-			if format.json() {
+			if format.isJSON() {
 				return a.printJSON(answer)
 			}
-			return answer.print(a.out)
+			return answer.printMessage(a.out)
 		})
 	}
 	return cmd
@@ -127,7 +127,7 @@ func fieldsOf(pairs ...any) (fields []messageField) {
 	return fields
 }
 
-func (m *messageAnswer) print(w io.Writer) error {
+func (m *messageAnswer) printMessage(w io.Writer) error {
 	fmt.Fprintf(w, "%s %d: %s, %d bytes, stored %s\n", m.Stream, m.Sequence, report.Plain(m.Subject), m.Bytes, m.At.UTC().Format(time.RFC3339Nano))
 	var names []string
 	for name := range m.Headers {

@@ -26,7 +26,7 @@ func (a *app) printFinalReport(s *assembly.Run, c *assembly.Course, r *assembly.
 		return // the error says why
 	}
 	run := a.runFlags(s)
-	fmt.Fprintf(a.out, "\n%s\n\n", report.Chart(64, 10, coloured(a.out, a.environ), r.Curves...))
+	fmt.Fprintf(a.out, "\n%s\n\n", report.Chart(64, 10, showsColour(a.out, a.environ), r.Curves...))
 	fmt.Fprintf(a.out, "time         %s\ncheckpoint   %s\ncurve        %s\nmetrics      %s\nask it       weir chat%s\nread it      weir audit%s --step %d --text\nsave it      weir model export%s my-model\n",
 		r.Took.Round(time.Second), checkpoint.StepDir(s.Config.Trainer.Checkpoint.Dir, r.Version), r.Picture, r.Written, run, run, r.Version, a.exportArguments(s))
 }
@@ -34,7 +34,7 @@ func (a *app) printFinalReport(s *assembly.Run, c *assembly.Course, r *assembly.
 // exportArguments are the arguments of weir model export that name this run.
 func (a *app) exportArguments(s *assembly.Run) string {
 	flags := ""
-	if s.Config.Run.Dir != a.reference().Run.Dir {
+	if s.Config.Run.Dir != a.referenceConfig().Run.Dir {
 		flags = " --run.dir " + s.Config.Run.Dir
 	}
 	return flags + " " + s.Config.Run.Name
@@ -42,7 +42,7 @@ func (a *app) exportArguments(s *assembly.Run) string {
 
 // runFlags are the flags that make a command speak of this run.
 func (a *app) runFlags(s *assembly.Run) (flags string) {
-	byDefault := a.reference()
+	byDefault := a.referenceConfig()
 	if s.Config.Run.Name != byDefault.Run.Name {
 		flags += " --run.name " + s.Config.Run.Name
 	}
@@ -58,13 +58,13 @@ func scoreTable(scores []assembly.TitledScore, kind func(source string) string) 
 	const first, rest = 32, 15 // columns
 	var b strings.Builder
 	row := func(title string, cell func(*assembly.Score) string) {
-		line := []string{"  ", fit(title, first)}
+		line := []string{"  ", fitWidth(title, first)}
 		for _, sc := range scores {
 			line = append(line, fmt.Sprintf("%-*s", rest, cell(sc.Report)))
 		}
 		b.WriteString(strings.TrimRight(strings.Join(line, ""), " ") + "\n")
 	}
-	line := []string{"  ", fit("exact match", first)}
+	line := []string{"  ", fitWidth("exact match", first)}
 	for _, sc := range scores {
 		line = append(line, fmt.Sprintf("%-*s", rest, sc.Title))
 	}
@@ -85,8 +85,8 @@ func scoreTable(scores []assembly.TitledScore, kind func(source string) string) 
 	return b.String()
 }
 
-// fit makes a text width characters wide.
-func fit(text string, width int) string {
+// fitWidth makes a text width characters wide.
+func fitWidth(text string, width int) string {
 	if runes := []rune(text); len(runes) > width-2 {
 		text = string(runes[:width-3]) + "…"
 	}

@@ -53,7 +53,7 @@ func piped(t *testing.T, in string, args ...string) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
 	a := &app{doors: builtin.Doors(), out: &out, err: io.Discard}
-	cmd := a.command()
+	cmd := a.rootCommand()
 	cmd.SetIn(strings.NewReader(in))
 	cmd.SetArgs(args)
 	err := cmd.ExecuteContext(t.Context())
@@ -138,7 +138,7 @@ func TestEachLineIsAnsweredBeforeTheNextIsWaitedFor(t *testing.T) {
 	in, questions := io.Pipe()
 	answers, out := io.Pipe()
 	a := &app{doors: builtin.Doors(), out: out, err: io.Discard}
-	cmd := a.command()
+	cmd := a.rootCommand()
 	cmd.SetIn(in)
 	cmd.SetArgs([]string{"tokenize", dir})
 	done := make(chan error, 1)

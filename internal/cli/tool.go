@@ -44,11 +44,11 @@ The exit status is 1 where the agent would have been told of an error, and where
 	cmd.Flags().StringVar(&ask.episode, "episode", "", "what the tool is told is the episode's name")
 	cmd.Flags().Uint64Var(&ask.seed, "seed", 1, "of the episode")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		ask.json = format.json()
+		ask.json = format.isJSON()
 		if ask.world != "" && !json.Valid([]byte(ask.world)) {
 			return fault.Usagef("--world %.40q: want JSON", ask.world)
 		}
-		s, err := a.session(cmd)
+		s, err := a.openProcess(cmd)
 		if err != nil {
 			return err
 		}
@@ -151,7 +151,7 @@ func (a *app) useTool(ctx context.Context, s *assembly.Run, t producers.Tool, as
 	}
 	lines := newLineReader(in, a.err, "> ")
 	for {
-		text, err := lines.read(ctx)
+		text, err := lines.readLine(ctx)
 		if errors.Is(err, io.EOF) {
 			return nil
 		}

@@ -10,7 +10,7 @@ the tools need; each takes toolworker.sessions episodes. When it is told to stop
 those that are open toolworker.grace.`,
 		Example: "  weir tools --config run.yaml --broker.url nats://broker:4222 --toolworker.sessions 64",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := a.session(cmd, "sessions")
+			s, err := a.openProcess(cmd, "sessions")
 			if err != nil {
 				return err
 			}

@@ -28,7 +28,7 @@ weir tool; without any, the tools of the task are served. GET /health answers wh
 		Example: "  weir toolserver search --listen 127.0.0.1:8000\n  weir toolserver starlark calculator --config run.yaml",
 	}
 	listen := cmd.Flags().String("listen", "127.0.0.1:8000", "where to listen; whoever reaches it can call the tools")
-	a.offers(cmd, func(ctx context.Context, o offered) error {
+	a.addOffers(cmd, func(ctx context.Context, o offered) error {
 		return a.serveTools(ctx, *listen, o)
 	})
 	return cmd
@@ -44,8 +44,8 @@ type offered struct {
 	hosts []string
 }
 
-// offers has a command open the tools that its arguments name, or those of its task, and serve them.
-func (a *app) offers(cmd *cobra.Command, serve func(context.Context, offered) error) {
+// addOffers has a command open the tools that its arguments name, or those of its task, and serve them.
+func (a *app) addOffers(cmd *cobra.Command, serve func(context.Context, offered) error) {
 	taskName := cmd.Flags().String("task", "", "whose passages and world the tools have, where there are several tasks")
 	cfg := toolserver.Config{}
 	var hosts []string
@@ -56,7 +56,7 @@ func (a *app) offers(cmd *cobra.Command, serve func(context.Context, offered) er
 		if cfg.Sessions < 1 || cfg.Idle <= 0 {
 			return fault.Usage(errors.New("--sessions and --idle: must be positive"))
 		}
-		s, err := a.session(cmd)
+		s, err := a.openProcess(cmd)
 		if err != nil {
 			return err
 		}
@@ -87,8 +87,8 @@ func (a *app) serveTools(ctx context.Context, listen string, o offered) error {
 	return a.serveHTTP(ctx, listen, mux, strings.Join(paths, " and "), o)
 }
 
-// tend closes idle sessions until the returned function is called, which closes all.
-func tend(ctx context.Context, sessions *toolserver.Sessions) (stop func()) {
+// tendSessions closes idle sessions until the returned function is called, which closes all.
+func tendSessions(ctx context.Context, sessions *toolserver.Sessions) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})
 	go func() {
@@ -114,7 +114,7 @@ func (a *app) serveHTTP(ctx context.Context, listen string, handler http.Handler
 	}
 	rules := httpguard.Rules{Hosts: o.hosts, Remedy: "ask for an address or a name of the network's own, or name the host in --hosts"}
 	server := &http.Server{Handler: rules.Wrap(http.MaxBytesHandler(handler, mostBody)), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
-	defer tend(ctx, o.sessions)()
+	defer tendSessions(ctx, o.sessions)()
 	fmt.Fprintf(a.out, "serving %s on http://%s\n", what, listener.Addr())
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()

@@ -34,7 +34,7 @@ may run programs here. Folders of the run must be on storage that all machines s
 		if len(faults) > 0 {
 			return fault.Usage(errors.Join(faults...))
 		}
-		cfg, _, err := a.load(cmd)
+		cfg, _, err := a.loadConfig(cmd)
 		if err != nil {
 			return err
 		}

@@ -15,24 +15,24 @@ func newTrainerCommand(a *app) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			// The log and the live view have one terminal.
 			shared := &screen{to: a.err}
-			if a.live(a.out) && isTerminal(a.err) {
+			if a.showsLive(a.out) && isTerminal(a.err) {
 				a.err = shared
 			}
-			s, err := a.session(cmd, "run")
+			s, err := a.openProcess(cmd, "run")
 			if err != nil {
 				return err
 			}
 			err = s.Trainer(cmd.Context(), func() (assembly.View, func()) {
 				view := a.newProgress(s.Config, a.out)
-				shared.over(view.Note)
+				shared.printAbove(view.Note)
 				return view, func() {
-					shared.over(nil)
+					shared.printAbove(nil)
 					view.Close()
 				}
 			})
 			// SIGTERM is how an orchestrator ends a role in order. Somebody's Ctrl-C cuts the training short.
-			if signal := received(cmd.Context()); err == nil && signal != nil && signal.Signal == os.Interrupt {
-				return interrupted(cmd.Context(), nil)
+			if signal := receivedSignal(cmd.Context()); err == nil && signal != nil && signal.Signal == os.Interrupt {
+				return interruptedError(cmd.Context(), nil)
 			}
 			return err
 		},

@@ -57,9 +57,9 @@ trainer.archive, and a refused one in REJECTED too, where the run's broker, or i
 		case len(found) == 0:
 			return fmt.Errorf("no trajectory of run %s has an id that begins with %q; weir audit --step N lists those of a step", r.Config.Run.Name, args[0])
 		case slices.ContainsFunc(found, func(t runfolder.Refused) bool { return t.ID != found[0].ID }):
-			return r.list(found, format.json())
+			return r.listVerdicts(found, format.isJSON())
 		}
-		return r.print(found[0], format.json(), true)
+		return r.printRollout(found[0], format.isJSON(), true)
 	}
 	return cmd
 }
@@ -78,7 +78,7 @@ func (a *app) openRecord(cmd *cobra.Command) (*runRecord, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := a.sessionOf(cfg)
+	s, err := a.processOf(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -178,13 +178,13 @@ func newVerdictAnswer(v runfolder.Verdict) verdictAnswer {
 	return out
 }
 
-// list prints a line for each trajectory.
-func (r *runRecord) list(found []runfolder.Refused, asJSON bool) error {
+// listVerdicts prints a line for each trajectory.
+func (r *runRecord) listVerdicts(found []runfolder.Refused, asJSON bool) error {
 	w := table.NewWriter()
 	w.SetOutputMirror(r.out)
 	w.SetStyle(table.StyleLight)
 	const others = 14 + 10 + 12 + 8 + 8 // id, sequence, versions, reward, borders
-	fold(w, columns(r.out), 2, others)
+	foldColumn(w, terminalColumns(r.out), 2, others)
 	w.AppendHeader(table.Row{"id", "what became of it", "sequence", "versions", "reward"})
 	for _, t := range found {
 		if asJSON {
@@ -205,8 +205,8 @@ func (r *runRecord) list(found []runfolder.Refused, asJSON bool) error {
 	return nil
 }
 
-// print prints a trajectory whole, and says where its text would be if that is not kept.
-func (r *runRecord) print(t runfolder.Refused, asJSON, explain bool) error {
+// printRollout prints a trajectory whole, and says where its text would be if that is not kept.
+func (r *runRecord) printRollout(t runfolder.Refused, asJSON, explain bool) error {
 	if t.Trajectory == nil {
 		var err error
 		if t.Trajectory, err = r.readKept(t.Verdict); err != nil {
@@ -229,7 +229,7 @@ func (r *runRecord) print(t runfolder.Refused, asJSON, explain bool) error {
 	}
 	fmt.Fprintf(r.out, "%s  %s\n", report.Plain(t.ID), report.Plain(t.Verdict.String()))
 	if rollout != nil {
-		return rollout.Print(r.out, coloured(r.out, r.environ))
+		return rollout.Print(r.out, showsColour(r.out, r.environ))
 	}
 	if explain {
 		fmt.Fprintln(r.out, "  "+r.explainLostText(t.Verdict))
@@ -265,8 +265,8 @@ func (r *runRecord) explainLostText(v runfolder.Verdict) string {
 		filepath.Join(r.record.Dir, "batches"), v.Step, r.Config.Trainer.Checkpoint.Batches, r.Config.Trainer.Checkpoint.BatchBytes)
 }
 
-// step returns a step's record.
-func (r *runRecord) step(step int64) (*checkpoint.Record, error) {
+// stepRecord returns a step's record.
+func (r *runRecord) stepRecord(step int64) (*checkpoint.Record, error) {
 	rec, err := r.record.Step(step)
 	if missing := (*runfolder.NoStepError)(nil); errors.As(err, &missing) {
 		return nil, fault.Usagef("--%w", err)

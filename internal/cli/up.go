@@ -21,13 +21,13 @@ how the run goes, and ends with a report on questions that the policy has never 
 stopped goes on where it was.`,
 		Example: "  weir up\n  weir up --run.name mine --trainer.eta 0\n  weir up --run.name cispo --trainer.loss.name cispo",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := a.session(cmd, "run", "weights")
+			s, err := a.openProcess(cmd, "run", "weights")
 			if err != nil {
 				return err
 			}
 			// A port that somebody chose is not changed for another.
-			fixed := cmd.Flags().Changed("broker.listen") || s.Config.Broker.Listen != a.reference().Broker.Listen
-			return a.up(cmd.Context(), s, fixed)
+			fixed := cmd.Flags().Changed("broker.listen") || s.Config.Broker.Listen != a.referenceConfig().Broker.Listen
+			return a.trainUp(cmd.Context(), s, fixed)
 		},
 	}
 	a.plainFlag(cmd)
@@ -39,11 +39,11 @@ func (a *app) plainFlag(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&a.plain, "plain", false, "a line a step, no live view; so do NO_COLOR and TERM=dumb")
 }
 
-// up runs the whole pipeline until the training is done or ctx ends.
-func (a *app) up(ctx context.Context, s *assembly.Run, fixedPort bool) error {
+// trainUp runs the whole pipeline until the training is done or ctx ends.
+func (a *app) trainUp(ctx context.Context, s *assembly.Run, fixedPort bool) error {
 	began := time.Now()
 	// What needs somebody to look goes to the terminal too, where there is no live view.
-	if !a.live(a.err) {
+	if !a.showsLive(a.err) {
 		loud := s.Config.Log
 		if loud.Level == "info" {
 			loud.Level = "warn"
@@ -55,7 +55,7 @@ func (a *app) up(ctx context.Context, s *assembly.Run, fixedPort bool) error {
 		return err
 	}
 	defer r.Close()
-	if a.live(a.err) { // elsewhere the log says it
+	if a.showsLive(a.err) { // elsewhere the log says it
 		if err := printUnread(a.err, s); err != nil {
 			return err
 		}
@@ -77,7 +77,7 @@ func (a *app) up(ctx context.Context, s *assembly.Run, fixedPort bool) error {
 		} else {
 			fmt.Fprintf(a.out, "stopped (%v); the same command goes on from %s\n", stopped, dir)
 		}
-		return interrupted(ctx, errSaid)
+		return interruptedError(ctx, errSaid)
 	}
 	return failed
 }

@@ -13,8 +13,8 @@ import (
 // version and commit are set by the linker.
 var version, commit string
 
-// build names this build: as the linker was told, else as Go noted it from the module or the checkout.
-func build(info *debug.BuildInfo, ok bool) (v, c string) {
+// buildVersion names this build: as the linker was told, else as Go noted it from the module or the checkout.
+func buildVersion(info *debug.BuildInfo, ok bool) (v, c string) {
 	v, c = "dev", "unknown"
 	if ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
 		v = info.Main.Version
@@ -42,8 +42,8 @@ func newVersionCommand(a *app) *cobra.Command {
 	}
 	format := outputFlag(cmd)
 	cmd.RunE = func(*cobra.Command, []string) error {
-		v, c := build(debug.ReadBuildInfo())
-		if format.json() {
+		v, c := buildVersion(debug.ReadBuildInfo())
+		if format.isJSON() {
 			return a.printJSON(struct {
 				Version  string `json:"version"`
 				Commit   string `json:"commit"`
@@ -52,7 +52,7 @@ func newVersionCommand(a *app) *cobra.Command {
 				// Wire is the version of the messages that this build writes.
 				Wire         int          `json:"wire"`
 				Dependencies []dependency `json:"dependencies"`
-			}{v, c, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH, schemas.Version, dependencies(debug.ReadBuildInfo())})
+			}{v, c, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH, schemas.Version, buildModules(debug.ReadBuildInfo())})
 		}
 		_, err := fmt.Fprintf(a.out, "weir %s\nwire version %d, %s, %s/%s\n", versionText(v, c), schemas.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 		return err
@@ -66,8 +66,8 @@ type dependency struct {
 	Version string `json:"version"`
 }
 
-// dependencies are the modules of a build, as they stand after replacements.
-func dependencies(info *debug.BuildInfo, ok bool) []dependency {
+// buildModules are the modules of a build, as they stand after replacements.
+func buildModules(info *debug.BuildInfo, ok bool) []dependency {
 	out := []dependency{}
 	if !ok {
 		return out

@@ -9,22 +9,22 @@ import (
 
 func TestABuildIsNamedByTheLinkerElseByGo(t *testing.T) {
 	t.Parallel()
-	v, c := build(nil, false)
+	v, c := buildVersion(nil, false)
 	require.Equal(t, "dev unknown", v+" "+c)
 	installed := &debug.BuildInfo{Main: debug.Module{Version: "v1.2.3"}}
-	v, c = build(installed, true)
+	v, c = buildVersion(installed, true)
 	require.Equal(t, "v1.2.3 unknown", v+" "+c)
 	checkout := &debug.BuildInfo{
 		Main: debug.Module{Version: "(devel)"}, Settings: []debug.BuildSetting{{Key: "vcs.revision", Value: "abc"}},
 	}
-	v, c = build(checkout, true)
+	v, c = buildVersion(checkout, true)
 	require.Equal(t, "dev abc", v+" "+c)
 }
 
 func TestDependenciesAreThoseOfTheBuild(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, []dependency{{"a", "v1"}, {"c", "v3"}}, dependencies(&debug.BuildInfo{Deps: []*debug.Module{
+	require.Equal(t, []dependency{{"a", "v1"}, {"c", "v3"}}, buildModules(&debug.BuildInfo{Deps: []*debug.Module{
 		{Path: "a", Version: "v1"}, {Path: "b", Version: "v2", Replace: &debug.Module{Path: "c", Version: "v3"}},
 	}}, true))
-	require.Empty(t, dependencies(nil, false))
+	require.Empty(t, buildModules(nil, false))
 }

@@ -23,7 +23,7 @@ The page is served on view.listen. Beyond loopback it asks for the token that is
 holds; on loopback only what changes something, or opens tasks and tools, does.`,
 		Example: "  weir view\n  weir view demo other\n  weir view runs/demo /mnt/old/runs/demo\n  weir view --broker.url nats://broker:4222 --run.name mine",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := a.session(cmd)
+			s, err := a.openProcess(cmd)
 			if err != nil {
 				return err
 			}

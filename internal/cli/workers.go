@@ -29,16 +29,16 @@ leases come back by themselves.`,
 	every := everyFlag(cmd)
 	all := cmd.Flags().Bool("all", false, "also those that have left")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return a.look(cmd, *every, func(ctx context.Context, s *assembly.Run, run *streams.Run, up bool) error {
+		return a.lookAtRun(cmd, *every, func(ctx context.Context, s *assembly.Run, run *streams.Run, up bool) error {
 			seen, err := runfolder.ReadStreams(ctx, run, time.Now())
 			if err != nil {
 				return err
 			}
 			now := newWorkersAnswer(run.Name(), up, seen, *all)
-			if format.json() {
+			if format.isJSON() {
 				return a.printJSON(now)
 			}
-			return now.print(a.out, columns(a.out))
+			return now.printWorkers(a.out, terminalColumns(a.out))
 		})
 	}
 	return cmd
@@ -80,11 +80,11 @@ func newWorkersAnswer(run string, up bool, seen *runfolder.Streams, all bool) *w
 	return out
 }
 
-func (o *workersAnswer) print(w io.Writer, width int) error {
+func (o *workersAnswer) printWorkers(w io.Writer, width int) error {
 	t := table.NewWriter()
 	t.SetOutputMirror(w)
 	t.SetStyle(table.StyleLight)
-	fold(t, width, 2, len("inference  silent  10m10s ago  10m10s ago  100  100")+20)
+	foldColumn(t, width, 2, len("inference  silent  10m10s ago  10m10s ago  100  100")+20)
 	t.AppendHeader(table.Row{"role", "worker", "state", "since", "last heard", "version", "behind"})
 	ago := func(at time.Time) string { return max(0, o.At.Sub(at)).Round(time.Second).String() + " ago" }
 	for _, r := range o.Workers {
