@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams"
 )
 
 // aged is a store that says of some shards that they have been there for longer.
@@ -59,4 +60,38 @@ func TestAShardThatNoManifestNamesGoesWhenItIsOld(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, left, schemas.ContentHash(used))
 	require.NotContains(t, left, schemas.ContentHash(fresh))
+}
+
+// oldChunks is a store whose unfinished objects have all been there for long.
+type oldChunks struct{ shardStore }
+
+func (o oldChunks) sweep(ctx context.Context, _ time.Duration) error {
+	return o.shardStore.sweep(ctx, 0)
+}
+
+// A publisher that dies in the middle of a version leaves chunks. Where they take the room of the next version, they are removed first:
+// every later start would end with a full store otherwise.
+func TestWhatADeadPublisherLeftDoesNotFillTheStore(t *testing.T) {
+	f := newFixture(t, false)
+	store := f.objects()
+	stream, err := f.js.Stream(t.Context(), store.streamName())
+	require.NoError(t, err)
+	bounded := stream.CachedInfo().Config
+	bounded.MaxBytes = 4 << 20
+	_, err = f.js.UpdateStream(t.Context(), bounded)
+	require.NoError(t, err)
+	for range 3 {
+		_, err := f.js.Publish(t.Context(), store.chunkPrefix()+"left", make([]byte, 1_000_000))
+		require.NoError(t, err)
+	}
+	m, shards := weightsOf(0, 1)
+	data := make([]byte, 2<<20)
+	hash := schemas.ContentHash(data)
+	m.Shards[0].Hash, m.Shards[0].FullHash, m.Shards[0].Size = hash, hash, int64(len(data))
+	shards[hash] = data
+	w := newClient(t, f.run, DefaultConfig())
+	require.ErrorIs(t, w.Publish(t.Context(), m, shards), streams.ErrShardsFull, "another publisher's put may be under way")
+	require.Len(t, chunkSets(t, store), 1)
+	w.store = oldChunks{store}
+	require.NoError(t, w.Publish(t.Context(), m, shards))
 }
