@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-rl/weir/internal/fulltest"
 	"github.com/weir-rl/weir/internal/report"
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/schemas"
@@ -17,6 +18,7 @@ import (
 // questions of one hop, eight steps find out which book has what, so that many more of the held-out ones are answered.
 func TestTheDemonstrationLearnsFromRewards(t *testing.T) {
 	t.Parallel()
+	fulltest.Need(t, "a training of the demonstration")
 	dir := t.TempDir()
 	weir(t, "up", "--run.dir", dir, "--tasks.library.demo.one_hop_first", "1000000", "--tasks.library.demo.usual_books", "3",
 		"--trainer.cold_start.steps", "400", "--trainer.steps", "8", "--trainer.minibatches", "4", "--trainer.eta", "0", "--trainer.deterministic",
