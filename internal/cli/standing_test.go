@@ -27,10 +27,10 @@ func TestTheStatusFitsATerminal(t *testing.T) {
 	for line := range strings.Lines(narrow.String()) {
 		require.LessOrEqual(t, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")), 80, line)
 	}
-	for word := range strings.FieldsSeq(o.LastStep.text()) {
+	for word := range strings.FieldsSeq(o.LastStep.eventText()) {
 		require.Contains(t, narrow.String(), word)
 	}
-	require.Contains(t, plain.String(), "│ "+o.LastStep.text()+" │")
+	require.Contains(t, plain.String(), "│ "+o.LastStep.eventText()+" │")
 	require.Contains(t, plain.String(), "flooder 3 (duplicate 3)")
 }
 
