@@ -280,7 +280,11 @@ func (c *call) vouchVersions(l *lease, a *Answer, high int64) ([]int32, error) {
 		return nil, nil
 	}
 	if a.Spans != nil {
-		return a.tokenVersions(c.pool.tag, l.epoch.version, high)
+		versions, err := a.tokenVersions(c.pool.tag, l.epoch.version, high)
+		if err == nil {
+			err = l.awaitAdmission(int64(versions[len(versions)-1]))
+		}
+		return versions, err
 	}
 	out := make([]int32, len(a.Tokens))
 	for i := range out {
@@ -294,6 +298,24 @@ func (c *call) vouchVersions(l *lease, a *Answer, high int64) ([]int32, error) {
 	}
 	err := l.server.checkStillHas(l)
 	return out, err
+}
+
+// awaitAdmission waits until the server is admitted with a version that it samples with already, and is nil then: a load that is verified may
+// turn out to have left tensors of the version before.
+func (l *lease) awaitAdmission(version int64) error {
+	for version > l.epoch.version {
+		l.server.pool.mu.Lock()
+		settled, changed := !l.server.state.swapping || version <= l.server.state.epoch.version, l.server.pool.changed
+		l.server.pool.mu.Unlock()
+		if l.ctx.Err() != nil || settled {
+			return context.Cause(l.ctx)
+		}
+		select {
+		case <-changed:
+		case <-l.ctx.Done():
+		}
+	}
+	return nil
 }
 
 // checkStillHas is nil when the server had the weights of a lease's epoch to the end of the call.

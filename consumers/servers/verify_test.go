@@ -2,6 +2,11 @@ package servers_test
 
 import (
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -73,6 +78,47 @@ func TestALookThatFailsDoesNotClearAServer(t *testing.T) {
 		until(t, "the third load is seen to be right", func() bool { return w.checks("right") == 2 })
 		require.InDelta(t, 1, w.checks("stale"), 0)
 		require.InDelta(t, 1, w.checks("unknown"), 0)
+	})
+}
+
+// A call that goes on through a load has no token of it before the load is seen to be right.
+func TestACallThroughALoadOnOldTensors(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, kind fakeserver.Kind) {
+		o := good()
+		o.Release, o.Pace = newest[kind], 10*time.Millisecond
+		path := map[fakeserver.Kind]string{fakeserver.VLLM: "/weight_checker", fakeserver.SGLang: "/weights_checker"}[kind]
+		w := newWorld(t, kind, nil, o)
+		back, err := url.Parse(w.fakes[0].URL())
+		require.NoError(t, err)
+		proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(back) }, FlushInterval: -1}
+		var looks, calls atomic.Int64
+		front := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			switch {
+			case r.URL.Path == generatePath[kind]:
+				calls.Add(1)
+				defer calls.Add(-1)
+			case r.URL.Path == path && looks.Add(1) == 2: // after the load
+				until(t, "the call is answered", func() bool { return calls.Load() == 0 })
+			}
+			proxy.ServeHTTP(rw, r)
+		}))
+		t.Cleanup(front.Close)
+		n := newWorldOver(t, w, nil, front.URL)
+		n.run()
+		n.swapSoon(0)
+		w.fakes[0].Inject("stale", 1000)
+		done := make(chan *sampled, 1)
+		go func() {
+			got, _ := n.generate(ask("a", 50))
+			done <- got
+		}()
+		until(t, "the call runs", func() bool { return calls.Load() == 1 })
+		_, err = n.Swap(t.Context(), n.snapshot(1))
+		require.ErrorContains(t, err, "it runs on old tensors")
+		got := <-done
+		require.Len(t, got.tokens, 50)
+		require.NotContains(t, got.versions, int32(1))
 	})
 }
 
