@@ -13,8 +13,8 @@
 //
 // Every message is one msgpack map whose first two keys are "schema" (the wire version, [Version]) and "kind" (a [Kind]). Long
 // arrays are packed little-endian bytes within the map, never one msgpack element for each value. A reader refuses a message of
-// a version or kind that it does not read with a reason; it never guesses. It also refuses a key that it does not know: a new field is a new
-// version, since a message of which an unknown part is dropped would be half-read.
+// a version or kind that it does not read with a reason; it never guesses. It also refuses a key that it does not know: a new field is a
+// new version, since a message of which an unknown part is dropped would be half-read.
 //
 // The bytes are written and read by github.com/vmihailenco/msgpack. Where the library is lenient this package is strict: exact
 // types, every key once, no length beyond the input. It reads integers and short texts itself.

@@ -100,8 +100,8 @@ type ToolCall struct {
 	Failed bool `msgpack:"failed,omitempty"`
 }
 
-// MaxText bounds, in bytes, all text of a trajectory together: its answer, its error, and the tools, arguments and errors of its calls. tokens
-// are the greater of the ticket's limit of a segment and what the segments have.
+// MaxText bounds, in bytes, all text of a trajectory together: its answer, its error, and the tools, arguments and errors of its calls.
+// tokens are the greater of the ticket's limit of a segment and what the segments have.
 func MaxText(tokens int) int { return maxText + maxTokenText*tokens }
 
 const (

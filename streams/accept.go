@@ -152,8 +152,8 @@ func (f *Feed) assembleParts(ctx context.Context, d *Delivery, p part, msg jetst
 	return f.judgeMessage(ctx, d, data, replies...)
 }
 
-// readStoredPart reads a stored message; nil if the stream does not hold it any more. A replica that lags behind may lack a message that the
-// stream holds, and is asked again.
+// readStoredPart reads a stored message; nil if the stream does not hold it any more. A replica that lags behind may lack a message that
+// the stream holds, and is asked again.
 func (f *Feed) readStoredPart(ctx context.Context, sequence uint64) (*jetstream.RawStreamMsg, error) {
 	name := f.run.names.trajectories
 	for try := 1; ; try++ {

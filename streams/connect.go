@@ -290,7 +290,8 @@ func (c *Conn) asyncError(_ *nats.Conn, sub *nats.Subscription, err error) {
 // explainRefusal names the key that the broker refuses, and what to do.
 func (c *Conn) explainRefusal(err error) error {
 	if c.seed == "" {
-		return fmt.Errorf("the broker at %s refuses a connection without a key: %w; name the seed of role %s with seed_file", c.where, err, c.role)
+		return fmt.Errorf("the broker at %s refuses a connection without a key: %w; name the seed of role %s with seed_file",
+			c.where, err, c.role)
 	}
 	return fmt.Errorf("the broker at %s refuses the key in %s: %w; its keys may have been made anew: copy the role's seed from it again",
 		c.where, c.seed, err)

@@ -54,9 +54,11 @@ func (r *Run) readEntry(ctx context.Context, bucket, key string) (e entry, err e
 	return e, err
 }
 
-// writeEntry writes a key if the conditions hold, and returns the key's revision: 0 if they do not. Where an attempt was carried out and its
-// answer was lost, the next attempt may find that the conditions no longer hold.
-func (r *Run) writeEntry(ctx context.Context, bucket, key string, value []byte, conditions ...jetstream.PublishOpt) (revision uint64, err error) {
+// writeEntry writes a key if the conditions hold, and returns the key's revision: 0 if they do not. Where an attempt was carried out and
+// its answer was lost, the next attempt may find that the conditions no longer hold.
+func (r *Run) writeEntry(
+	ctx context.Context, bucket, key string, value []byte, conditions ...jetstream.PublishOpt,
+) (revision uint64, err error) {
 	options := append(conditions, jetstream.WithRetryAttempts(0))
 	err = r.callBroker(ctx, fmt.Sprintf("write %s of %s", key, bucket), bucket, func(ctx context.Context) error {
 		ack, err := r.js.PublishMsg(ctx, &nats.Msg{Subject: keySubject(bucket, key), Header: nats.Header{}, Data: value}, options...)

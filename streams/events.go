@@ -145,7 +145,9 @@ type EventsRead struct {
 
 // EventsAfter is [Run.PastEvents] of the events after a place, each with the time at which the broker stored it: who calls it again and
 // again reads each event once.
-func (r *Run) EventsAfter(ctx context.Context, after EventsPlace, most uint64, fn func(e *schemas.Event, stored time.Time)) (EventsRead, error) {
+func (r *Run) EventsAfter(
+	ctx context.Context, after EventsPlace, most uint64, fn func(e *schemas.Event, stored time.Time),
+) (EventsRead, error) {
 	info, err := r.eventsInfo(ctx)
 	if err != nil {
 		return EventsRead{}, err

@@ -285,7 +285,8 @@ func (f *Feed) pullMessages(ctx context.Context) (jetstream.Msg, error) {
 // errLull says that no message is there already, while refused ones wait to be filed.
 var errLull = errors.New("no message is there yet")
 
-// awaitMessage waits until there is a message, ctx ends, or the connection is made again; with messages that wait to be filed, not for long.
+// awaitMessage waits until there is a message, ctx ends, or the connection is made again; with messages that wait to be filed, not for
+// long.
 func (f *Feed) awaitMessage(ctx context.Context) (jetstream.Msg, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -355,9 +356,9 @@ func (f *Feed) subscribeConsumer(ctx context.Context) error {
 	return err
 }
 
-// The client library has room for twice the messages that it asks for, and drops what finds none. Two requests can be open at once, and each
-// brings a heartbeat a second until it expires, and a message that it has expired: while a step goes on and Next is not called, all of them
-// wait with the trajectories.
+// The client library has room for twice the messages that it asks for, and drops what finds none. Two requests can be open at once, and
+// each brings a heartbeat a second until it expires, and a message that it has expired: while a step goes on and Next is not called, all of
+// them wait with the trajectories.
 //
 // Invariant: what two requests can bring fits the room that the client library has for messages.
 const (

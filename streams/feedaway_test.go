@@ -14,8 +14,8 @@ import (
 
 // Invariant: what two requests can bring fits the room that the client library has for messages.
 //
-// The broker sends a heartbeat a second to a request that waits. A feed that nobody reads, as while a long step goes on, keeps them all, and
-// the client library drops what finds no room: a trajectory that is dropped so comes again after AckWait alone.
+// The broker sends a heartbeat a second to a request that waits. A feed that nobody reads, as while a long step goes on, keeps them all,
+// and the client library drops what finds no room: a trajectory that is dropped so comes again after AckWait alone.
 func TestInvariantAFeedThatIsNotReadDropsNothing(t *testing.T) {
 	t.Parallel()
 	conn := streamtest.Conn(t)

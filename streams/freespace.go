@@ -43,7 +43,9 @@ func newFreeSpace() *freeSpace { return &freeSpace{turn: make(chan struct{}, 1)}
 
 // reserveSpace sets space aside for a message of so many parts and bytes, and reports whether there was enough. look asks the broker how
 // much is left.
-func (v *freeSpace) reserveSpace(ctx context.Context, parts, bytes int, look func(context.Context) (messages, bytes int64, err error)) (bool, error) {
+func (v *freeSpace) reserveSpace(
+	ctx context.Context, parts, bytes int, look func(context.Context) (messages, bytes int64, err error),
+) (bool, error) {
 	select {
 	case v.turn <- struct{}{}:
 	case <-ctx.Done():

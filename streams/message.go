@@ -99,7 +99,8 @@ func (r *Run) messageAt(ctx context.Context, stream string, sequence uint64) (fo
 func (m *StoredMessage) Decode() (any, error) {
 	data := m.Whole
 	if data == nil {
-		return nil, fmt.Errorf("%w: it is part %s of a message whose other parts are not all there", schemas.ErrMalformed, nats.Header(m.Header).Get(headerPart))
+		return nil, fmt.Errorf("%w: it is part %s of a message whose other parts are not all there",
+			schemas.ErrMalformed, nats.Header(m.Header).Get(headerPart))
 	}
 	kind, _, err := schemas.Peek(data)
 	if err != nil {

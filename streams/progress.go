@@ -9,8 +9,8 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// Passed is the sequence up to which every message has been returned, or refused and filed: a reader that stores the returned messages elsewhere
-// can purge up to it. Call it from Next's goroutine.
+// Passed is the sequence up to which every message has been returned, or refused and filed: a reader that stores the returned messages
+// elsewhere can purge up to it. Call it from Next's goroutine.
 func (f *Feed) Passed() uint64 {
 	passed := f.passed
 	if first := f.book.firstPartial(); first != 0 {

@@ -23,7 +23,9 @@ const readStall = 30 * time.Second
 // readOn calls see with the messages of a stream under a subject, from a sequence on, in their order, and at most a window of them. It
 // returns the sequence to go on from, and whether the stream holds more. After the connection was lost it goes on with the next
 // message. It also fails with the error of see.
-func (r *Run) readOn(ctx context.Context, stream, subject string, from uint64, w seam.Window, see func(seam.Message) error) (next uint64, more bool, err error) {
+func (r *Run) readOn(
+	ctx context.Context, stream, subject string, from uint64, w seam.Window, see func(seam.Message) error,
+) (next uint64, more bool, err error) {
 	next = max(from, 1)
 	var seen error
 	messages, bytes := w.Messages, w.Bytes
@@ -47,7 +49,9 @@ func (r *Run) readOn(ctx context.Context, stream, subject string, from uint64, w
 }
 
 // requestMessages makes one request and calls see until it returns false or the answer ends.
-func (r *Run) requestMessages(ctx context.Context, stream, subject string, from uint64, w seam.Window, see func(seam.Message) bool) (more bool, err error) {
+func (r *Run) requestMessages(
+	ctx context.Context, stream, subject string, from uint64, w seam.Window, see func(seam.Message) bool,
+) (more bool, err error) {
 	body, err := json.Marshal(struct {
 		From    uint64 `json:"seq"`
 		Subject string `json:"next_by_subj"`

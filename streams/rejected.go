@@ -186,9 +186,11 @@ func rejectedPart(h nats.Header) (part, bool) {
 	return p, ok && err == nil
 }
 
-// readMessageAt reads a stored message: the first at or after sequence under subject, or, with subject "", the message at sequence. It fails
-// with jetstream.ErrMsgNotFound if there is none.
-func (r *Run) readMessageAt(ctx context.Context, stream jetstream.Stream, sequence uint64, subject string) (*jetstream.RawStreamMsg, error) {
+// readMessageAt reads a stored message: the first at or after sequence under subject, or, with subject "", the message at sequence. It
+// fails with jetstream.ErrMsgNotFound if there is none.
+func (r *Run) readMessageAt(
+	ctx context.Context, stream jetstream.Stream, sequence uint64, subject string,
+) (*jetstream.RawStreamMsg, error) {
 	var options []jetstream.GetMsgOpt
 	if subject != "" {
 		options = append(options, jetstream.WithGetMsgSubject(subject))

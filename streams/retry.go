@@ -42,7 +42,9 @@ func retryCall(ctx context.Context, log *slog.Logger, what string, transient fun
 // retryWithin makes attempts, each bounded by timeout, with a jittered pause between, until an attempt succeeds, an attempt fails for
 // good, or ctx ends; then the error names the last failure. It logs a warning at every doubling of the number of failures from
 // quietAttempts on: a few failures are usual while a stream is full or the broker restarts.
-func retryWithin(ctx context.Context, log *slog.Logger, what string, timeout time.Duration, transient func(error) bool, attempt func(context.Context) error) error {
+func retryWithin(
+	ctx context.Context, log *slog.Logger, what string, timeout time.Duration, transient func(error) bool, attempt func(context.Context) error,
+) error {
 	delay := backoffMin
 	var last error
 	ended := func() error {

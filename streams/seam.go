@@ -24,7 +24,9 @@ func (s seamRun) Call(ctx context.Context, what, needle string, limit time.Durat
 	})
 }
 
-func (s seamRun) Read(ctx context.Context, stream, subject string, from uint64, w seam.Window, see func(seam.Message) error) (next uint64, more bool, err error) {
+func (s seamRun) Read(
+	ctx context.Context, stream, subject string, from uint64, w seam.Window, see func(seam.Message) error,
+) (next uint64, more bool, err error) {
 	return s.run.readOn(ctx, stream, subject, from, w, see)
 }
 

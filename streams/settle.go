@@ -98,7 +98,8 @@ func (f *Feed) RejectCarried(ctx context.Context, sequence uint64, t *schemas.Tr
 
 // Ack marks messages as done: their effect is in a checkpoint. It returns when the broker has confirmed it, or has lost in a crash
 // the record that it sent the messages: it will send them again, and this feed will not return them again. Sequences that were
-// acked before are ignored, and so are those that wait to be filed in REJECTED, which are acked then. Where a sequence was never returned, Ack fails with [ErrNotInFlight] after it has acked the others.
+// acked before are ignored, and so are those that wait to be filed in REJECTED, which are acked then. Where a sequence was never returned,
+// Ack fails with [ErrNotInFlight] after it has acked the others.
 func (f *Feed) Ack(ctx context.Context, sequences ...uint64) error {
 	sequences = slices.DeleteFunc(slices.Clone(sequences), f.filing.holdsSequence)
 	replies, highest, unknown := f.book.lookupReplies(sequences)

@@ -205,7 +205,8 @@ func (r *Run) openStream(ctx context.Context, want jetstream.StreamConfig) error
 	return r.callBroker(ctx, "open stream "+want.Name, want.Name, func(ctx context.Context) error {
 		err := r.conn.openStream(ctx, want)
 		if seam.HasCode(err, codeNoStorage) {
-			return fmt.Errorf("%w: lower max_trajectory_bytes, rejected_max_bytes and events_max_bytes, remove old runs, or give the broker more disk (max_store_bytes)", err)
+			return fmt.Errorf("%w: lower max_trajectory_bytes, rejected_max_bytes and events_max_bytes, remove old runs, or give the broker more disk (max_store_bytes)",
+				err)
 		}
 		return err
 	})
@@ -359,7 +360,8 @@ func checkCompatible(have, want jetstream.StreamConfig) error {
 		{"sources", len(have.Sources), len(want.Sources)},
 	} {
 		if f.have != f.want {
-			return fmt.Errorf("%w: stream %s: %s: have %v, want %v: give the run another name, or remove the stream", ErrIncompatible, want.Name, f.name, f.have, f.want)
+			return fmt.Errorf("%w: stream %s: %s: have %v, want %v: give the run another name, or remove the stream",
+				ErrIncompatible, want.Name, f.name, f.have, f.want)
 		}
 	}
 	return nil

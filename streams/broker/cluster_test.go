@@ -41,7 +41,9 @@ func (w *watchLog) WithAttrs([]slog.Attr) slog.Handler       { return w }
 
 // clusterOf starts brokers of one cluster on loopback and returns their configurations and what tells that one of them
 // refused a route.
-func clusterOf(t *testing.T, n int, change func(*broker.Config)) (configs []broker.Config, brokers []*broker.Broker, refused chan struct{}) {
+func clusterOf(
+	t *testing.T, n int, change func(*broker.Config),
+) (configs []broker.Config, brokers []*broker.Broker, refused chan struct{}) {
 	t.Helper()
 	refused = make(chan struct{}, 1)
 	log := slog.New(&watchLog{want: regexp.MustCompile(`broker refuses a client`), seen: refused})

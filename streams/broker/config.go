@@ -132,7 +132,8 @@ func (c Config) clusterFaults() []error {
 	case !routes.Enabled() && c.TLS.Enabled():
 		faults = append(faults, errors.New("cluster.tls: clients use TLS, and who joins the cluster may do more than they: set cluster.tls.ca, cluster.tls.cert and cluster.tls.key, or tls.ca"))
 	case !routes.Enabled() && reachable(c.Cluster.Listen) && !c.AllowPlain:
-		faults = append(faults, fmt.Errorf("cluster.listen: %q: other machines reach it: set cluster.tls.ca, cluster.tls.cert and cluster.tls.key, or allow_plain", c.Cluster.Listen))
+		faults = append(faults, fmt.Errorf("cluster.listen: %q: other machines reach it: set cluster.tls.ca, cluster.tls.cert and cluster.tls.key, or allow_plain",
+			c.Cluster.Listen))
 	}
 	for _, r := range c.Cluster.Routes {
 		if u, err := url.Parse(r); err != nil || u.Host == "" || u.User != nil {
@@ -181,7 +182,8 @@ func checkAddresses(ctx context.Context, config Config) error {
 		var lc net.ListenConfig
 		l, err := lc.Listen(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
 		if err != nil {
-			return fmt.Errorf("%w: %s %s cannot be used: %w: stop what listens there (another broker?), or choose another port", ErrFailed, a.key, a.value, err)
+			return fmt.Errorf("%w: %s %s cannot be used: %w: stop what listens there (another broker?), or choose another port",
+				ErrFailed, a.key, a.value, err)
 		}
 		if err := l.Close(); err != nil {
 			return fmt.Errorf("%w: close probe of %s: %w", ErrFailed, a.value, err)

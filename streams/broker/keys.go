@@ -106,7 +106,8 @@ func LoadKeys(dir string, runs ...string) (*KeyRing, error) {
 	}
 	k.secret = strings.TrimSpace(string(secret))
 	if err == nil && len(k.secret) < 32 {
-		return nil, fmt.Errorf("load keys: %s: %d bytes: the secret of a cluster must have at least 32", filepath.Join(dir, secretFile), len(k.secret))
+		return nil, fmt.Errorf("load keys: %s: %d bytes: the secret of a cluster must have at least 32",
+			filepath.Join(dir, secretFile), len(k.secret))
 	}
 	return k, k.Validate()
 }

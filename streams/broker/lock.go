@@ -27,7 +27,8 @@ func lockStore(dir string) (*storeLock, error) {
 		return nil, fmt.Errorf("%w: store_dir %q cannot be written to: %w: choose a directory that this user may write to", ErrFailed, dir, err)
 	}
 	if err := lockFile(f); err != nil {
-		return nil, errors.Join(fmt.Errorf("%w: store_dir %q is in use by another broker (%w): stop it, or choose another directory", ErrFailed, dir, err), f.Close())
+		return nil, errors.Join(fmt.Errorf("%w: store_dir %q is in use by another broker (%w): stop it, or choose another directory",
+			ErrFailed, dir, err), f.Close())
 	}
 	return &storeLock{file: f}, nil
 }

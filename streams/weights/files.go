@@ -138,13 +138,15 @@ func (f folderShards) openShard(shard schemas.Shard) (Blob, error) {
 	}
 	blob, err := OpenBlob(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: %s; weights.dir must be as it was where the version was published, \"\" for the broker", streams.ErrNoShard, path)
+		return nil, fmt.Errorf("%w: %s; weights.dir must be as it was where the version was published, \"\" for the broker",
+			streams.ErrNoShard, path)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("get shard: %w", err)
 	}
 	if blob.Size() != shard.Size {
-		return nil, errors.Join(fmt.Errorf("%w: %s: %d bytes, the manifest says %d", streams.ErrCorruptShard, path, blob.Size(), shard.Size), blob.Close())
+		return nil, errors.Join(fmt.Errorf("%w: %s: %d bytes, the manifest says %d",
+			streams.ErrCorruptShard, path, blob.Size(), shard.Size), blob.Close())
 	}
 	return blob, nil
 }

@@ -32,7 +32,9 @@ type objectShards struct {
 
 // transferObject makes attempts whose bound on time grows with the size: the slowest broker measured moved 77 MB/s to each of four
 // readers.
-func (o objectShards) transferObject(ctx context.Context, what string, size int64, attempt func(context.Context, jetstream.ObjectStore) error) error {
+func (o objectShards) transferObject(
+	ctx context.Context, what string, size int64, attempt func(context.Context, jetstream.ObjectStore) error,
+) error {
 	limit := 30*time.Second + time.Duration(size)*time.Second/(8<<20)
 	return o.run.Call(ctx, what, o.bucket, limit, func(ctx context.Context) error {
 		store, err := o.run.JetStream().ObjectStore(ctx, o.bucket)
@@ -151,7 +153,8 @@ func (o objectShards) readInfo(ctx context.Context, hash string) (info jetstream
 		return info, fmt.Errorf("read shard %s: %w", hash, err)
 	}
 	if !found || info.Deleted {
-		return info, fmt.Errorf("%w: %s is not in the broker; if the run keeps its weights in a folder, name that with weights.dir", streams.ErrNoShard, hash)
+		return info, fmt.Errorf("%w: %s is not in the broker; if the run keeps its weights in a folder, name that with weights.dir",
+			streams.ErrNoShard, hash)
 	}
 	return info, nil
 }
