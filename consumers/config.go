@@ -28,7 +28,7 @@ type Config struct {
 	// Name is the consumer's, unique in the run; producers send an episode's next call to the consumer that served its
 	// last. Defaults to "", which makes a name of the host's name and the process id.
 	Name string `koanf:"name"`
-	// Slots is how many sequences have a cache at once, running and idle. Defaults to 128.
+	// Slots is how many sequences have a cache at once, running and idle. Defaults to 320.
 	Slots int `koanf:"slots"`
 	// MaxRunning is how many calls run at once, at most Slots; the other slots keep caches of episodes that wait for a
 	// tool. Defaults to 0, which is Slots.
@@ -61,7 +61,7 @@ type Config struct {
 // DefaultConfig is as the fields say.
 func DefaultConfig() Config {
 	return Config{
-		Slots: 128, StepTokenBudget: 512, Queue: 1024, ChunkTokens: 32, Swap: SwapKeep, DrainTimeout: 5 * time.Second,
+		Slots: 320, StepTokenBudget: 512, Queue: 1024, ChunkTokens: 32, Swap: SwapKeep, DrainTimeout: 5 * time.Second,
 		Server: defaultServerConfig(),
 		OpenAI: openai.DefaultConfig(),
 	}

@@ -33,7 +33,7 @@ type Config struct {
 // DefaultConfig is 64 episodes and 8 evaluation tickets at once, three tries, and 10 s to stop.
 func DefaultConfig() Config {
 	return Config{
-		Name: "producer", Concurrency: 64, Evaluations: 8, MaxDeliver: 3, RetryDelay: time.Second, MaxRetryDelay: 30 * time.Second,
+		Name: "producer", Concurrency: 256, Evaluations: 8, MaxDeliver: 3, RetryDelay: time.Second, MaxRetryDelay: 30 * time.Second,
 		Grace: 10 * time.Second, Settle: 5 * time.Second,
 	}
 }

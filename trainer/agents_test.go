@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-rl/weir/gpu/enginetest"
 	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/trainer/advantage"
 	"github.com/weir-rl/weir/trainer/archive"
 	"github.com/weir-rl/weir/trainer/checkpoint"
 )
@@ -67,7 +68,9 @@ func TestARunComparesAgentsWithinTheirEpisode(t *testing.T) {
 		t.Run(strings.Join(within, " "), func(t *testing.T) {
 			t.Parallel()
 			cfg := testConfig(t.TempDir())
-			cfg.Steps, cfg.Advantage.Name, cfg.Advantage.EpisodeAgents = 2, "hierarchical_grpo", within
+			keys := advantage.Keys("hierarchical_grpo").(*advantage.HierarchicalGRPO)
+			keys.EpisodeAgents = within
+			cfg.Steps, cfg.Advantage.Name, cfg.Advantage.Own = 2, "hierarchical_grpo", keys
 			cfg.Archive = archive.Config{Bytes: 1 << 20, Samples: -1}
 			w := newWorld(vocab)
 			var mu sync.Mutex

@@ -6,7 +6,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-rl/weir/trainer/advantage"
 	"github.com/weir-rl/weir/trainer/learner"
+	"github.com/weir-rl/weir/trainer/loss"
 	"github.com/weir-rl/weir/trainer/selection"
 )
 
@@ -62,13 +64,15 @@ func TestAnOptionThatARunCannotHonourIsRefused(t *testing.T) {
 			c.BatchGroups, c.Minibatches, c.Limits.MaxSegments, c.Selection.Accumulate.Rows = 4, 1, 1, 97
 		},
 		"advantage.outcome_weight: 0: advantage prime_rloo is 0": func(c *Config) {
-			c.Advantage.Name, c.Advantage.OutcomeWeight, c.Advantage.ProcessWeight = "prime_rloo", 0, 0
+			c.Advantage.Name, c.Advantage.Own = "prime_rloo", &advantage.PrimeRLOO{Alone: advantage.Alone{Single: advantage.SingleZero}}
 		},
 		`loss.options.correction.rules: 0: "mask token ratio 2 3": bounds 2 to 3: must have 1 between them`: func(c *Config) {
-			c.Loss.Options.Correction.Rules = []string{"mask token ratio 2 3"}
+			c.Loss.Options = loss.Keys(c.Loss.Name)
+			loss.SharedOf(c.Loss.Options).Correction.Rules = []string{"mask token ratio 2 3"}
 		},
 		`"clamp mean k1 0.1 -": bounds 0.1 to -: must have 0 between them`: func(c *Config) {
-			c.Loss.Options.Correction.Rules = []string{"clamp mean k1 0.1 -"}
+			c.Loss.Options = loss.Keys(c.Loss.Name)
+			loss.SharedOf(c.Loss.Options).Correction.Rules = []string{"clamp mean k1 0.1 -"}
 		},
 		"critic.warmup_steps: 60: the run has 60 steps": func(c *Config) {
 			c.Advantage.Name, c.Critic.Network, c.Steps, c.Critic.WarmupSteps = "gae", learner.CriticHead, 60, 60
@@ -86,7 +90,11 @@ func TestAnOptionThatARunCannotHonourIsRefused(t *testing.T) {
 		"a warm-up up to the last step": func(c *Config) {
 			c.Advantage.Name, c.Critic.Network, c.Steps, c.Critic.WarmupSteps = "gae", learner.CriticHead, 60, 59
 		},
-		"the outcome alone": func(c *Config) { c.Advantage.Name, c.Advantage.ProcessWeight = "prime_rloo", 0 },
+		"the outcome alone": func(c *Config) {
+			keys := advantage.Keys("prime_rloo").(*advantage.PrimeRLOO)
+			keys.ProcessWeight = 0
+			c.Advantage.Name, c.Advantage.Own = "prime_rloo", keys
+		},
 	} {
 		c := DefaultConfig()
 		c.Checkpoint.Dir = t.TempDir()
@@ -111,11 +119,18 @@ func TestEachFaultIsToldOnceUnderItsOwnKey(t *testing.T) {
 			[]string{"selection.resample.take: 99: must be between 2, what advantage grpo compares, and group_size (8)"},
 		},
 		{
-			func(c *Config) { c.Advantage.StdEpsilon, c.Advantage.Gamma = -1, 2 },
-			[]string{"advantage.gamma: 2: must be between 0 and 1", "advantage.std_epsilon: -1: must not be negative"},
+			func(c *Config) {
+				c.Advantage.Own = &advantage.GRPO{
+					Grouped: advantage.Grouped{Alone: advantage.Alone{Single: "none"}}, Scaling: advantage.Scaling{StdEpsilon: -1},
+				}
+			},
+			[]string{`advantage.single: unknown "none" (valid: zero, reward)`, "advantage.std_epsilon: -1: must not be negative"},
 		},
 		{
-			func(c *Config) { c.Loss.Name, c.Loss.Options.Aggregation.Mode = "gmpo", "token-mean" },
+			func(c *Config) {
+				c.Loss.Name, c.Loss.Options = "gmpo", loss.Keys("gmpo")
+				loss.SharedOf(c.Loss.Options).Aggregation.Mode = loss.TokenMean
+			},
 			[]string{`loss.options.aggregation.mode: unknown "token-mean" (valid: seq-mean-token-sum)`},
 		},
 	} {

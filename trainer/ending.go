@@ -21,15 +21,15 @@ type Ending struct {
 	Reason schemas.Reason
 }
 
-// ended tells of a trajectory that was not trained on.
-func (d Deps) ended(t *schemas.Trajectory, times archive.Times, step int64, reason schemas.Reason) {
+// reportRejected reports a trajectory that was not trained on.
+func (d Deps) reportRejected(t *schemas.Trajectory, times archive.Times, step int64, reason schemas.Reason) {
 	if d.Ended != nil && t != nil {
 		d.Ended(Ending{Trajectory: t, Issued: times.Issued, Came: times.Came, Ended: d.Now(), Step: step, Reason: reason})
 	}
 }
 
-// used tells of the trajectories that a step used up; batched is when its batch was complete.
-func (d Deps) used(b *batch.Batch, times func(sequence uint64) archive.Times, batched time.Time, step int64) {
+// reportTrained reports the trajectories that a step used up; batched is when its batch was complete.
+func (d Deps) reportTrained(b *batch.Batch, times func(sequence uint64) archive.Times, batched time.Time, step int64) {
 	if d.Ended == nil || b == nil {
 		return
 	}

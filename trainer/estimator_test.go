@@ -8,6 +8,7 @@ import (
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/gpu/enginetest"
 	auditing "github.com/weir-rl/weir/internal/audit"
+	"github.com/weir-rl/weir/internal/perturb"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/trainer/advantage"
 	"github.com/weir-rl/weir/trainer/checkpoint"
@@ -73,7 +74,7 @@ func TestAGroupOfOneTrainsOrIsRefusedBeforeTheRun(t *testing.T) {
 		cfg.Steps, cfg.GroupSize, cfg.MinGroup, cfg.Advantage.Name = 2, 1, 1, name
 		cfg.Critic.Network = learner.CriticHead
 		if err := cfg.Validate(); err != nil {
-			require.Greater(t, advantage.LearnsFrom(name, cfg.Advantage.Options), 1)
+			require.Greater(t, cfg.Advantage.Facts().LearnsFrom, 1)
 			require.ErrorContains(t, err, "group_size: 1: advantage "+name+" is 0 for groups of fewer than 2")
 			if name == "grpo_passk" {
 				require.ErrorContains(t, err, "min_group: 1: advantage grpo_passk compares at least 2")
@@ -84,7 +85,8 @@ func TestAGroupOfOneTrainsOrIsRefusedBeforeTheRun(t *testing.T) {
 			if name == "max_rl" {
 				continue
 			}
-			cfg.Loss.Name, cfg.Advantage.Single = DefaultConfig().Loss.Name, advantage.SingleReward
+			cfg.Loss.Name, cfg.Advantage.Own = DefaultConfig().Loss.Name, advantage.Keys(name)
+			perturb.Overlay(cfg.Advantage.Own, advantage.Alone{Single: advantage.SingleReward}, false)
 		}
 		engine := enginetest.BigramOf(gpu.Config{VocabSize: vocab, ValueHead: true})
 		require.NoError(t, Run(t.Context(), cfg, Deps{Engine: engine, Stream: newWorld(vocab), Prompts: prompts{vocab}}), name)

@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/trainer/archive"
 	"github.com/weir-rl/weir/trainer/batch"
 	"github.com/weir-rl/weir/trainer/checkpoint"
+	"github.com/weir-rl/weir/trainer/learner"
 )
 
 // intake turns the trajectory stream into batches. It owns the feed, the assembler, the issuer of tickets, and the account
@@ -36,9 +39,36 @@ type intake struct {
 	purged uint64
 }
 
-func newIntake(cfg Config, deps Deps, store *checkpoint.Store, saveAnew func(context.Context) error) *intake {
-	return &intake{cfg: cfg, deps: deps, store: store, saveAnew: saveAnew, account: newAccount(), refusals: map[schemas.Reason]int64{}}
+func newIntake(cfg Config, deps Deps, store *checkpoint.Store, saveAnew func(context.Context) error) (*intake, error) {
+	kept, err := archive.Open(filepath.Join(store.Dir(), archive.Folder), cfg.Archive, deps.Log)
+	if err != nil {
+		return nil, err
+	}
+	return &intake{
+		cfg: cfg, deps: deps, store: store, saveAnew: saveAnew, account: newAccount(), archive: kept, refusals: map[schemas.Reason]int64{},
+	}, nil
 }
+
+// Used reports and archives the trajectories of the batch that a step trained on, with the step's numbers of each token. batched is when the
+// batch was complete.
+func (i *intake) Used(b *batch.Batch, tokens *learner.Tokens, batched time.Time, step int64) {
+	i.deps.reportTrained(b, i.account.timesOf, batched, step)
+	i.archive.Step(step, b, tokens, i.account.timesOf, i.deps.Now())
+}
+
+// SetLimits bounds the rollouts of the tickets that are issued from now on, as operators have chosen.
+func (i *intake) SetLimits(l limits) { i.issuer.limits = l }
+
+// Refused is what was refused and dropped since the last record.
+func (i *intake) Refused() (rejected []checkpoint.RecordRejection, dropped []checkpoint.RecordDrop) {
+	return i.issuer.rejected, i.issuer.dropped
+}
+
+// Unfillable are the open groups that can no longer be trained on: their rollouts are cancelled.
+func (i *intake) Unfillable() []string { return i.assembler.Unfillable() }
+
+// OpenGroups counts the groups that were issued and have not ended.
+func (i *intake) OpenGroups() int { return len(i.issuer.open) }
 
 // Next reads the feed until the assembler has a batch. The deliveries decide, one by one and in order, so that reading the
 // same stream again gives the same batches. wait ends the wait for a message; ctx ends everything else.
@@ -164,7 +194,7 @@ func (i *intake) dispose(ctx context.Context, verdicts []batch.Verdict) error {
 		if v.State == batch.Rejected {
 			i.refuse(v.Reason, 1)
 			if known {
-				i.deps.ended(m.Trajectory, times, i.assembler.Version()+1, v.Reason)
+				i.deps.reportRejected(m.Trajectory, times, i.assembler.Version()+1, v.Reason)
 				i.archive.End(m.Trajectory, v.Sequence, times, v.Reason, v.Detail, i.assembler.Version()+1, i.deps.Now())
 			}
 		}
@@ -284,3 +314,6 @@ func (i *intake) Close() {
 		i.feed.Close()
 	}
 }
+
+// CloseArchive waits until what was archived is on the disk.
+func (i *intake) CloseArchive() error { return i.archive.Close() }

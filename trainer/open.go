@@ -134,8 +134,8 @@ func position(s *checkpoint.State) (*streams.Position, streams.Mark) {
 	return &streams.Position{Stream: s.Stream, Created: s.Created, Sequence: s.Ledger.Low}, known
 }
 
-// save puts the intake's part into a checkpoint.
-func (i *intake) save(c *checkpoint.Checkpoint) {
+// Save puts the intake's part into a checkpoint.
+func (i *intake) Save(c *checkpoint.Checkpoint) {
 	identity := i.feed.Identity()
 	s := &c.State
 	s.Stream, s.Created = identity.Stream, identity.Created

@@ -46,7 +46,7 @@ func TestEveryLossAndAdvantageTrainsOrSaysWhatItLacks(t *testing.T) {
 		t.Run("advantage "+name, func(t *testing.T) {
 			t.Parallel()
 			err := run(t, func(c *Config) { c.Advantage.Name, c.Minibatches = name, 1 })
-			if slices.Contains(advantage.Requires(name, advantage.DefaultOptions()), "Values") {
+			if slices.Contains(advantage.FactsOf(name, nil).Requires, "Values") {
 				require.ErrorContains(t, err, "needs a critic")
 				return
 			}

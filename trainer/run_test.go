@@ -17,6 +17,7 @@ import (
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/gpu/enginetest"
 	auditing "github.com/weir-rl/weir/internal/audit"
+	"github.com/weir-rl/weir/internal/perturb"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams/streamtest"
 	"github.com/weir-rl/weir/trainer/advantage"
@@ -41,6 +42,7 @@ func testConfig(dir string) Config {
 	c.Minibatches, c.MicroTokens, c.MaxDroppedGroups = 2, 40, 0
 	c.Optimizer.LearningRate, c.Optimizer.ClipNorm = 0.5, 0
 	c.Checkpoint = checkpoint.Config{Dir: dir, Keep: 2, Messages: 1 << 20, Batches: -1}
+	c.Archive.Bytes = 0
 	return c
 }
 
@@ -275,8 +277,9 @@ func TestEtaZeroGivesTheUpdatesOfAPlainLoop(t *testing.T) {
 			cfg := testConfig(t.TempDir())
 			cfg.Deterministic, cfg.MicroTokens = true, 1<<20
 			cfg.GroupSize, cfg.MinGroup = size, min(size, 2)
-			cfg.Advantage.Single = advantage.SingleReward // else a group of one is refused
 			change(&cfg)
+			cfg.Advantage.Own = advantage.Keys(cfg.Advantage.Name)
+			perturb.Overlay(cfg.Advantage.Own, advantage.Alone{Single: advantage.SingleReward}, false) // else a group of one is refused
 			require.Equal(t, plainLoop(t, cfg), train(t, cfg, newWorld(vocab)), "%s, critic %s, groups of %d", cfg.Advantage.Name, cfg.Critic.Network, size)
 		}
 	}
@@ -290,7 +293,7 @@ func plainLoop(t *testing.T, cfg Config) []float32 {
 	if cfg.Critic.Network == learner.CriticOwn {
 		critic = enginetest.BigramOf(gpu.Config{VocabSize: vocab, ValueHead: true})
 	}
-	estimator, err := advantage.New(cfg.Advantage.Name, cfg.Advantage.Options)
+	estimator, err := cfg.Advantage.New()
 	require.NoError(t, err)
 	policy, err := loss.NewObjective(cfg.Loss)
 	require.NoError(t, err)

@@ -29,15 +29,27 @@ func settingsHash(settings map[string]string) string {
 }
 
 // Changes are the keys that differ from one set of settings to another, sorted. A key that one of them lacks has not
-// changed: another build knows other keys.
+// changed: another build knows other keys. Of an algorithm that another took the place of, the name alone has changed: its keys are not the
+// other's.
 func Changes(before, now map[string]string) []checkpoint.RecordChange {
 	var out []checkpoint.RecordChange
+	changed := func(key string) bool { return before[key] != now[key] }
 	for _, key := range slices.Sorted(maps.Keys(now)) {
+		if strings.HasPrefix(key, "trainer.loss.options.") && changed("trainer.loss.name") ||
+			ownKeyOfEstimator(key) && changed("trainer.advantage.name") {
+			continue
+		}
 		if was, known := before[key]; known && was != now[key] {
 			out = append(out, checkpoint.RecordChange{Key: key, Before: was, After: now[key]})
 		}
 	}
 	return out
+}
+
+// ownKeyOfEstimator says whether a key below trainer.advantage is one that estimators have each for itself.
+func ownKeyOfEstimator(key string) bool {
+	name, in := strings.CutPrefix(key, "trainer.advantage.")
+	return in && name != "name" && name != "bootstrap" && !strings.HasPrefix(name, "normalize")
 }
 
 // settings are those that a run is trained with.

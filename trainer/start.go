@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"time"
 
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/schemas"
-	"github.com/weir-rl/weir/trainer/archive"
 	"github.com/weir-rl/weir/trainer/batch"
 	"github.com/weir-rl/weir/trainer/checkpoint"
 	"github.com/weir-rl/weir/trainer/learner"
@@ -70,8 +68,7 @@ func start(ctx context.Context, fence context.CancelCauseFunc, cfg Config, deps 
 		return nil, err
 	}
 	t.publisher = newPublisher(cfg.Publish, deps, t.store.Scratch("publish"))
-	t.intake = newIntake(cfg, deps, t.store, t.saveAnew)
-	if t.intake.archive, err = archive.Open(filepath.Join(t.store.Dir(), archive.Folder), cfg.Archive, deps.Log); err != nil {
+	if t.intake, err = newIntake(cfg, deps, t.store, t.saveAnew); err != nil {
 		return nil, err
 	}
 	c, fresh, err := t.newest(ctx)
@@ -84,7 +81,7 @@ func start(ctx context.Context, fence context.CancelCauseFunc, cfg Config, deps 
 	if fresh {
 		return t, t.save(ctx)
 	}
-	deps.Log.Info("resumed", "step", t.step, "checkpoint", t.store.Path(t.step), "open_groups", len(t.intake.issuer.open))
+	deps.Log.Info("resumed", "step", t.step, "checkpoint", t.store.Path(t.step), "open_groups", t.intake.OpenGroups())
 	return t, nil
 }
 
@@ -267,7 +264,7 @@ func (t *trainer) close() error {
 		errs = append(errs, t.learner.Close())
 	}
 	if t.intake != nil {
-		errs = append(errs, t.intake.archive.Close())
+		errs = append(errs, t.intake.CloseArchive())
 		t.intake.Close()
 	}
 	if t.publisher != nil {

@@ -43,9 +43,8 @@ func (t *trainer) commit(ctx context.Context) error {
 	if err := t.control.adopt(ctx, t.step); err != nil {
 		return err
 	}
-	t.deps.used(t.batch, t.intake.account.timesOf, t.batched, t.step)
-	t.intake.archive.Step(t.step, t.batch, t.report.stats.learnt.Tokens, t.intake.account.timesOf, t.deps.Now())
-	t.intake.issuer.limits = t.control.limits
+	t.intake.Used(t.batch, t.report.stats.learnt.Tokens, t.batched, t.step)
+	t.intake.SetLimits(t.control.limits)
 	return t.intake.Commit(ctx, t.batch, t.step, before, t.control.inForce)
 }
 
@@ -130,15 +129,15 @@ func (t *trainer) checkpoint(at time.Time) (*checkpoint.Checkpoint, error) {
 	if l.Estimator != nil {
 		c.State.Advantage = &checkpoint.AdvantageState{Name: l.Estimator.Name, State: l.Estimator.State}
 	}
-	t.intake.save(c)
+	t.intake.Save(c)
 	return c, nil
 }
 
 // record is what the step leaves for an audit, but for its batch.
 func (t *trainer) record(s *checkpoint.State) checkpoint.Record {
+	rejected, dropped := t.intake.Refused()
 	r := checkpoint.Record{
-		Step: s.Step, Stream: s.Stream, Created: s.Created, Losses: s.Losses,
-		Rejected: t.intake.issuer.rejected, Dropped: t.intake.issuer.dropped,
+		Step: s.Step, Stream: s.Stream, Created: s.Created, Losses: s.Losses, Rejected: rejected, Dropped: dropped,
 		NextCursor: s.Issue.NextCursor, Again: s.Issue.Again, Settings: settingsHash(s.Settings),
 	}
 	for _, g := range s.Issue.Open {
@@ -193,7 +192,7 @@ func (t *trainer) publish(ctx context.Context) error {
 // putControl tells the run what is too old now, and that the version is there.
 func (t *trainer) putControl(ctx context.Context) error {
 	began := t.deps.Now()
-	if err := t.control.put(ctx, t.step, t.intake.assembler.Unfillable()); err != nil {
+	if err := t.control.put(ctx, t.step, t.intake.Unfillable()); err != nil {
 		return err
 	}
 	t.report.stats.publish += t.deps.Now().Sub(began)

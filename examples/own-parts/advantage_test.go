@@ -23,7 +23,7 @@ var aboveMedian = advantage.PerGroup("above_median", func(rewards, advantages []
 // [test] The example above works.
 func TestAnAdvantageOfYourOwn(t *testing.T) {
 	t.Parallel()
-	estimator, err := advantage.New("above_median", advantage.DefaultOptions(), aboveMedian)
+	estimator, err := advantage.New("above_median", nil, aboveMedian)
 	require.NoError(t, err)
 	var out advantage.Result
 	require.NoError(t, estimator.Estimate(&advantage.Batch{

@@ -3,7 +3,9 @@ package cli
 import (
 	"fmt"
 	"io"
+	"maps"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 
@@ -42,7 +44,7 @@ type app struct {
 func (a *app) referenceConfig() *config.Config {
 	a.once.Do(func() {
 		a.known = config.Reference(a.doors)
-		a.knownKeys = config.Keys(a.known)
+		a.knownKeys = slices.Sorted(slices.Values(slices.AppendSeq(config.Keys(a.known), maps.Keys(a.known.Others()))))
 	})
 	return a.known
 }

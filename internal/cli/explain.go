@@ -32,6 +32,7 @@ came from. Of a section it lists the keys; without an argument, the sections.`,
 			return err
 		}
 		values := config.Values(a.referenceConfig()) // also of what this configuration does not name
+		maps.Copy(values, cfg.Others())
 		maps.Copy(values, config.Values(cfg))
 		e := explainer{app: a, cfg: cfg, values: values, origins: origins, changed: config.Changed(cfg)}
 		var topic string

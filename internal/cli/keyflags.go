@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,6 +19,7 @@ import (
 // keyFlags makes a flag of every key, completed with the values that the key takes.
 func (a *app) keyFlags(root *cobra.Command) {
 	flags, values := root.PersistentFlags(), config.Values(a.referenceConfig())
+	maps.Copy(values, a.referenceConfig().Others())
 	add := func(name, like string) {
 		if open, ok := strings.CutSuffix(like, ".*"); ok {
 			flags.StringToString(strings.TrimSuffix(name, ".*"), nil, firstSentence(a.briefMeaning(open)))
@@ -60,7 +62,7 @@ func (a *app) ownKeys() []string {
 	for _, arg := range a.args {
 		key, _, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
 		if parts := strings.SplitN(key, ".", 3); len(arg) > 2 && arg[:2] == "--" && len(parts) == 3 &&
-			slices.Contains([]string{sectionTasks, "agents", "tools"}, parts[0]) {
+			slices.Contains([]string{"services", sectionTasks, "agents", "tools"}, parts[0]) {
 			out = append(out, key)
 		}
 	}
@@ -188,8 +190,8 @@ func readBy(cmd *cobra.Command) func(section string) bool {
 	every := []string{"run", "broker", "log", "telemetry"}
 	own := map[string][]string{
 		"weir broker":    {"streams"},
-		"weir producer":  {"producer", "tasks", "agents", "tools", "tracing"},
-		"weir tools":     {"toolworker", "tasks", "agents", "tools"},
+		"weir producer":  {"producer", "services", "tasks", "agents", "tools", "tracing"},
+		"weir tools":     {"toolworker", "services", "tasks", "agents", "tools"},
 		"weir inference": {"inference", "weights", "tasks", "torch"},
 		"weir trainer":   {"trainer", "model", "tasks", "weights", "eval", "native", "torch", "tracing"},
 	}

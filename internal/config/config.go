@@ -12,11 +12,13 @@ import (
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/gpu/native"
 	"github.com/weir-rl/weir/gpu/torch"
+	"github.com/weir-rl/weir/internal/check"
 	"github.com/weir-rl/weir/internal/parts"
 	"github.com/weir-rl/weir/internal/records"
 	"github.com/weir-rl/weir/internal/telemetry"
 	"github.com/weir-rl/weir/internal/view"
 	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/producers/remote"
 	"github.com/weir-rl/weir/producers/sandbox"
 	"github.com/weir-rl/weir/producers/toolworker"
 	"github.com/weir-rl/weir/streams"
@@ -35,6 +37,10 @@ type Config struct {
 	Native  native.Config    `koanf:"native"`
 	Torch   torch.Config     `koanf:"torch"`
 	Sandbox sandbox.Config   `koanf:"sandbox"`
+	// Engines are the sections of the engines that the program brings itself, by name.
+	Engines map[string]*Engine `koanf:"engines"`
+	// Services are the services by HTTP that tasks, rewards, agents and tools name, by name.
+	Services map[string]*remote.Service `koanf:"services"`
 	// Tasks are what the run trains on, by name; Agents and Tools those that the tasks can name.
 	Tasks     map[string]*Task        `koanf:"tasks"`
 	Agents    map[string]*Agent       `koanf:"agents"`
@@ -60,60 +66,55 @@ type Config struct {
 
 // Run names a run and where it leaves its files.
 type Run struct {
-	// Name is part of every subject and of the run's folder: letters, digits, - and _. Defaults to "demo".
-	Name string `koanf:"name"`
-	// Dir holds a folder for each run: its configuration, metrics.jsonl, checkpoints and, for an embedded broker,
-	// the streams. Defaults to "runs".
-	Dir string `koanf:"dir"`
-	// Seed fixes the starting weights, the order of the prompts and every ticket's seed. Defaults to 1.
-	Seed uint64 `koanf:"seed"`
-	// AllowChange names keys of the algorithm, or sections of keys, whose values may differ from those that the run's last
-	// step was trained with: [trainer.loss, trainer.optimizer.learning_rate]. A run that goes on is refused otherwise.
-	// Defaults to none.
+	// Name is part of every subject and of the run's folder: letters, digits, - and _.
+	Name string `koanf:"name" default:"demo"`
+	// Dir holds a folder for each run: its configuration, metrics.jsonl, checkpoints and, for an embedded broker, the streams.
+	Dir string `koanf:"dir" default:"runs"`
+	// Seed fixes the starting weights, the order of the prompts and every ticket's seed.
+	Seed uint64 `koanf:"seed" default:"1"`
+	// AllowChange names keys of the algorithm, or sections of keys, whose values may differ from those that the run's last step was trained
+	// with: [trainer.loss, trainer.optimizer.learning_rate]. A run that goes on is refused otherwise.
 	AllowChange []string `koanf:"allow_change"`
-	// Threads bound the cores that the trainer's and each decoder's products are shared among; 0 is all.
-	// Results do not depend on it. Defaults to 0.
-	Threads int `koanf:"threads"`
+	// Threads bound the cores that the trainer's and each decoder's products are shared among; 0 is all. Results do not depend on it.
+	Threads int `koanf:"threads" min:"0"`
 }
 
 // Broker is the one that a role starts (`weir up` and `weir broker`) or connects to (the others).
 type Broker struct {
-	// URL of the broker to connect to, "nats://host:4222"; several, with commas between, are one cluster. "" makes
-	// `weir up` start one in process, and the other roles use the address that `weir broker` listens on by
-	// default. Defaults to "".
+	// URL of the broker to connect to, "nats://host:4222"; several, with commas between, are one cluster. "" makes `weir up` start one in
+	// process, and the other roles use the address that `weir broker` listens on by default.
 	URL string `koanf:"url"`
-	// SeedFile holds the private nkey of this process's role; "" connects without one. Defaults to "".
+	// SeedFile holds the private nkey of this process's role; "" connects without one.
 	SeedFile      string `koanf:"seed_file"`
 	broker.Config `koanf:",squash"`
 }
 
 // Model describes the policy. The vocabulary's size is the tokenizer's.
 type Model struct {
-	// Engine names the implementation that trains the policy and samples from it: native is in Go, on the processor; torch is PyTorch,
-	// in processes of its own, on GPUs where there are any, with the section torch. Defaults to native.
-	Engine string `koanf:"engine"`
-	// Folder is a Hugging Face folder to start from, of model_type llama, mistral, qwen2 or qwen3, with safetensors and a tokenizer.json.
-	// "" makes the model below with weights from Run.Seed, and beside a folder the other keys of the section are not read, but engine
-	// and lora: the model's own max_position_embeddings bounds trainer.limits.max_tokens. Defaults to "".
+	// Engine names the implementation that trains the policy and samples from it: native is in Go, on the processor; torch is PyTorch, in
+	// processes of its own, on GPUs where there are any, with the section torch.
+	Engine string `koanf:"engine" default:"native"`
+	// Folder is a Hugging Face folder to start from, of model_type llama, mistral, qwen2 or qwen3, with safetensors and a tokenizer.json. ""
+	// makes the model below with weights from Run.Seed, and beside a folder the other keys of the section are not read, but engine and lora:
+	// the model's own max_position_embeddings bounds trainer.limits.max_tokens.
 	Folder string `koanf:"folder"`
-	// Hidden is the width of the residual stream, Intermediate that of the SwiGLU block. Default to 64 and 128.
-	Hidden       int `koanf:"hidden"`
-	Intermediate int `koanf:"intermediate"`
-	// Layers, Heads and KVHeads count decoder blocks, query heads and key-value heads. Default to 3, 2 and 2.
-	Layers  int `koanf:"layers"`
-	Heads   int `koanf:"heads"`
-	KVHeads int `koanf:"kv_heads"`
-	// RopeTheta is the base of the rotary embedding. Defaults to 10000.
-	RopeTheta float64 `koanf:"rope_theta"`
-	// TieEmbeddings uses the embedding matrix as the head. Defaults to true.
-	TieEmbeddings bool `koanf:"tie_embeddings"`
-	// MaxPositions bounds the length of a sequence. Defaults to 160.
-	MaxPositions int `koanf:"max_positions"`
-	// EmbeddingStd is the standard deviation of the starting embeddings, OutputFromValue starts each output
-	// projection as so much of its value projection's transpose: both help a small model to learn to copy.
-	// Default to 0.4 and 0.7.
-	EmbeddingStd    float64 `koanf:"embedding_std"`
-	OutputFromValue float64 `koanf:"output_from_value"`
+	// Hidden is the width of the residual stream, Intermediate that of the SwiGLU block.
+	Hidden       int `koanf:"hidden" default:"64" above:"0"`
+	Intermediate int `koanf:"intermediate" default:"128" above:"0"`
+	// Layers, Heads and KVHeads count decoder blocks, query heads and key-value heads.
+	Layers  int `koanf:"layers" default:"3" above:"0"`
+	Heads   int `koanf:"heads" default:"2" above:"0"`
+	KVHeads int `koanf:"kv_heads" default:"2" above:"0"`
+	// RopeTheta is the base of the rotary embedding.
+	RopeTheta float64 `koanf:"rope_theta" default:"10000" above:"0"`
+	// TieEmbeddings uses the embedding matrix as the head.
+	TieEmbeddings bool `koanf:"tie_embeddings" default:"true"`
+	// MaxPositions bounds the length of a sequence.
+	MaxPositions int `koanf:"max_positions" default:"160" above:"0"`
+	// EmbeddingStd is the standard deviation of the starting embeddings, OutputFromValue starts each output projection as so much of its
+	// value projection's transpose: both help a small model to learn to copy.
+	EmbeddingStd    float64 `koanf:"embedding_std" default:"0.4" min:"0"`
+	OutputFromValue float64 `koanf:"output_from_value" default:"0.7"`
 	// LoRA trains adapters instead of the policy's weights, by either engine. Versions are published as adapters alone
 	// (trainer.publish.adapter). Checkpoints are written with the adapters merged in, and apart too, in the folder adapter, in PEFT's two
 	// files. A run goes on from it where it begins with the same model. A critic that is a network of its own is trained whole.
@@ -135,21 +136,20 @@ func (m Model) Config(vocabulary int) gpu.Config {
 
 // Eval says how the policy is scored on questions it is not trained on.
 type Eval struct {
-	// Every is the number of versions between scores on the validation split; 0 scores none. Defaults to 1.
-	Every int64 `koanf:"every"`
-	// Questions is how many are asked each time. Defaults to 160.
-	Questions int `koanf:"questions"`
-	// TestQuestions is how many the final report asks of the test split. Defaults to 240.
-	TestQuestions int `koanf:"test_questions"`
-	// Concurrency is how many are asked at once. Defaults to 64.
-	Concurrency int `koanf:"concurrency"`
-	// At says who runs the episodes of scores while the run trains: trainer is the trainer's process, with a copy of the policy of its
-	// own; producers sends evaluation tickets to the producers, and inference consumers hold the scored version beside the newest.
-	// Defaults to "trainer".
-	At string `koanf:"at"`
-	// Show is the number of versions between rollouts that are printed to be read, each of a question that a version was
-	// scored on; 0 prints none. Defaults to 10.
-	Show int64 `koanf:"show"`
+	// Every is the number of versions between scores on the validation split; 0 scores none.
+	Every int64 `koanf:"every" default:"1" min:"0"`
+	// Questions is how many are asked each time.
+	Questions int `koanf:"questions" default:"160" above:"0"`
+	// TestQuestions is how many the final report asks of the test split.
+	TestQuestions int `koanf:"test_questions" default:"240" above:"0"`
+	// Concurrency is how many are asked at once.
+	Concurrency int `koanf:"concurrency" default:"64" above:"0"`
+	// At says who runs the episodes of scores while the run trains: trainer is the trainer's process, with a copy of the policy of its own;
+	// producers sends evaluation tickets to the producers, and inference consumers hold the scored version beside the newest.
+	At string `koanf:"at" default:"trainer" oneof:"trainer producers"`
+	// Show is the number of versions between rollouts that are printed to be read, each of a question that a version was scored on; 0 prints
+	// none.
+	Show int64 `koanf:"show" default:"10" min:"0"`
 }
 
 // Who runs the episodes of scores.
@@ -170,31 +170,30 @@ func Default(doors parts.Registry) *Config {
 // base is what every run has, whatever it trains on.
 func base(doors parts.Registry) *Config {
 	c := &Config{
-		doors:  doors,
-		Run:    Run{Name: "demo", Dir: "runs", Seed: 1},
-		Broker: Broker{Config: broker.DefaultConfig()},
-		Model: Model{
-			LoRA: native.DefaultLoRA(), Engine: EngineNative, Hidden: 64, Intermediate: 128, Layers: 3, Heads: 2, KVHeads: 2, RopeTheta: 1e4,
-			TieEmbeddings: true, MaxPositions: 160, EmbeddingStd: 0.4, OutputFromValue: 0.7,
-		},
+		doors:   doors,
+		Run:     check.Default[Run](),
+		Broker:  Broker{Config: broker.DefaultConfig()},
+		Model:   check.Default[Model](),
 		Native:  native.DefaultConfig(),
 		Torch:   torch.DefaultConfig(),
 		Sandbox: sandbox.Default(),
 		Streams: streams.DefaultTopology(), Weights: weights.DefaultConfig(),
 		Producer: producers.DefaultConfig(), Inference: consumers.DefaultConfig(), Trainer: trainer.DefaultConfig(),
 		Toolworker: toolworker.DefaultConfig(),
-		Eval:       Eval{Every: 1, Questions: 160, TestQuestions: 240, Concurrency: 64, At: EvalAtTrainer, Show: 10},
+		Eval:       check.Default[Eval](),
 		Log:        telemetry.DefaultLogConfig(), Telemetry: telemetry.DefaultServerConfig(), Tracing: telemetry.DefaultTracingConfig(), View: view.DefaultConfig(),
+	}
+	c.Model.LoRA = native.DefaultLoRA()
+	c.Engines = map[string]*Engine{}
+	for _, e := range doors.Engines {
+		if e.Keys != nil {
+			c.Engines[e.Name] = &Engine{Own: e.Keys()}
+		}
 	}
 	c.Trainer.Advantage.Foreign, c.Trainer.Loss.Foreign = doors.Estimators, doors.Losses
 	// Everything that belongs to a run lies in its folder unless it is put elsewhere.
 	c.Broker.StoreDir, c.Trainer.Checkpoint.Dir = "", ""
 	c.Producer.Name = ""
-	c.Producer.Concurrency = 256
-	c.Inference.Slots = 320
-	c.Trainer.Steps = 30
-	c.Trainer.Checkpoint.Batches = -1
-	c.Trainer.Archive.Bytes = 128 << 20
 	return c
 }
 
@@ -209,6 +208,7 @@ func (c *Config) Finish() error {
 		c.Trainer.Checkpoint.Dir = filepath.Join(c.Folder(), checkpointFolder)
 	}
 	c.Trainer.Seed = c.Run.Seed
+	c.references(func(_ string, r *remote.Reference) { r.Resolve(c.Services) })
 	return c.Validate()
 }
 

@@ -126,7 +126,7 @@ func TestEvaluationTicketsNeedEnginesThatHoldAVersion(t *testing.T) {
 	_, err := load(map[string]string{"eval.at": "producers", "inference.engine": "vllm"})
 	require.ErrorContains(t, err, "eval.at: producers: inference.engine is vllm")
 	_, err = load(map[string]string{"eval.at": "elsewhere"})
-	require.ErrorContains(t, err, `eval.at: "elsewhere": must be trainer or producers`)
+	require.ErrorContains(t, err, `eval.at: unknown "elsewhere" (valid: trainer, producers)`)
 	_, err = load(map[string]string{"eval.at": "producers"})
 	require.NoError(t, err)
 }

@@ -41,14 +41,10 @@ func (l *loader) merge(into any, source layer) {
 	keep := map[string]any{}
 	for key, v := range source.values {
 		from := source.from(key)
-		if problem, is := passedOver(key, v); is {
-			if problem != "" {
-				l.errs = append(l.errs, &ValueError{Key: key, Origin: from, Problem: problem})
-			}
-			continue
-		}
 		switch {
 		case slices.ContainsFunc(l.refused, func(section string) bool { return strings.HasPrefix(key, section+".") }):
+			continue
+		case !l.isKnown(key) && !chosen(into, key):
 			continue
 		case !l.isKnown(key):
 			l.errs = append(l.errs, &ValueError{Key: key, Origin: from, Problem: unknownKey(into, key, l.known)})
@@ -69,6 +65,12 @@ func (l *loader) merge(into any, source layer) {
 	}
 }
 
+// chosen says whether a key's algorithm is one that there is; true for every key of another configuration struct.
+func chosen(into any, key string) bool {
+	cfg, ok := into.(*Config)
+	return !ok || cfg.isChosen(key)
+}
+
 // unknownKey says what is wrong with a key that is none of the known.
 func unknownKey(into any, key string, known []string) string {
 	for _, k := range known {
@@ -80,7 +82,10 @@ func unknownKey(into any, key string, known []string) string {
 		if now := cfg.gone(key); now != "" {
 			return "this key is gone: use " + now
 		}
-		if slices.Contains([]string{"tasks", "agents", "tools"}, key) {
+		if other := cfg.keyOfAnother(key); other != "" {
+			return other
+		}
+		if slices.Contains([]string{"services", "tasks", "agents", "tools"}, key) {
 			return "a section, which has no value; the sections below it are named by you"
 		}
 	}

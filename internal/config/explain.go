@@ -10,9 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-
-	"github.com/weir-rl/weir/trainer/advantage"
-	"github.com/weir-rl/weir/trainer/loss"
 )
 
 // written holds the comment of every key and section, as docs/configuration.md has it.
@@ -72,6 +69,8 @@ func (c *Config) general(key string) string {
 // typeOf is the type of a section that a user has named, "" if there is no such section.
 func (c *Config) typeOf(section, name string) string {
 	switch {
+	case section == "services" && c.Services[name] != nil:
+		return "service"
 	case section == "tasks" && c.Tasks[name] != nil:
 		return c.Tasks[name].Type
 	case section == "agents" && c.Agents[name] != nil:
@@ -95,13 +94,16 @@ type Entry struct {
 	Choices []string
 	// Rules are what the program says to values out of bounds, lower bound first.
 	Rules []string
-	// ReadBy are the algorithms that read an option of trainer.advantage or trainer.loss.options, nil if all do or it is none.
+	// ReadBy are the names of the algorithm that have the key, nil if all have it or it is none of an algorithm.
 	ReadBy []string
 }
 
 // Explain describes a key. What a key accepts is not written down anywhere: it is asked for, with values that cannot be.
 // An unknown key is a *ValueError that gives the nearest valid one.
 func (c *Config) Explain(key string) (Entry, error) {
+	if other, ok := c.choosing(key); ok {
+		return other.Explain(key)
+	}
 	at, ok := locate(reflect.ValueOf(c), key)
 	if !ok || at.field.Kind() == reflect.Struct {
 		return Entry{}, &ValueError{Key: key, Problem: unknownKey(c, key, Keys(c))}
@@ -115,7 +117,7 @@ func (c *Config) Explain(key string) (Entry, error) {
 			e.Rules = append(e.Rules, rule)
 		}
 	}
-	e.ReadBy = readBy(key)
+	e.ReadBy = c.readBy(key)
 	if e.Type == "bool" {
 		e.Choices, e.Rules = []string{"true", "false"}, nil
 	}
@@ -132,12 +134,19 @@ func (c *Config) Defaults() map[string]any {
 	if err != nil {
 		return c.defaults // a task of the user's own that is not valid without his keys
 	}
-	return Values(def)
+	values := Values(def)
+	for _, a := range c.algorithms() {
+		values[a.name] = c.defaults[a.name]
+	}
+	return values
 }
 
 // sections are sources that name the sections of this configuration and set nothing but their types.
 func (c *Config) sections() Sources {
 	flags := map[string]string{}
+	for name, service := range c.Services {
+		flags["services."+name+".url"] = service.URL
+	}
 	for name, t := range c.Tasks {
 		flags["tasks."+name+".type"] = t.Type
 	}
@@ -146,6 +155,9 @@ func (c *Config) sections() Sources {
 	}
 	for name, t := range c.Tools {
 		flags["tools."+name+".type"] = t.Type
+	}
+	for _, a := range c.algorithms() {
+		flags[a.name] = *a.chosen
 	}
 	return Sources{Flags: flags}
 }
@@ -262,30 +274,12 @@ func parseRule(refusal string) (rule string, choices []string) {
 	return rule, nil
 }
 
-// readBy are the algorithms that read an option, whatever stands beside it; nil for all.
-func readBy(key string) []string {
-	var names, all []string
-	if option, ok := strings.CutPrefix(key, "trainer.advantage."); ok {
-		all = advantage.Names()
-		for _, name := range all {
-			o := advantage.DefaultOptions()
-			o.StepCredit, o.TokenCredit = advantage.ByGAE, advantage.ByGAE
-			if slices.Contains(advantage.Reads(name, o), option) {
-				names = append(names, name)
-			}
+// readBy are the names of an algorithm that have a key of it; nil where the key is of none, or every name has it.
+func (c *Config) readBy(key string) []string {
+	for _, a := range c.algorithms() {
+		if with := a.with(key); with != nil && len(with) < len(a.names) {
+			return with
 		}
 	}
-	if option, ok := strings.CutPrefix(key, "trainer.loss.options."); ok && !strings.Contains(option, ".") {
-		all = loss.Names()
-		for _, name := range all {
-			o, err := loss.Resolve(name, loss.Options{Level: loss.LevelSequence})
-			if err == nil && slices.Contains(loss.Reads(name, o), option) {
-				names = append(names, name)
-			}
-		}
-	}
-	if len(names) == len(all) {
-		return nil
-	}
-	return names
+	return nil
 }

@@ -134,7 +134,7 @@ func locate(in reflect.Value, key string) (at place, ok bool) {
 			return place{}, false
 		}
 		return locate(entry, rest)
-	case field.Kind() == reflect.Struct:
+	case field.Kind() == reflect.Struct || field.Kind() == reflect.Interface:
 		return locate(field, rest)
 	}
 	return place{section.Addr().Interface(), key, field, about}, !more || field.Kind() == reflect.Map

@@ -93,14 +93,18 @@ func Resolve(doors parts.Registry, src Sources) (cfg *Config, origins map[string
 		otherwise = []string{doors.Default}
 	}
 	cfg.shape(l, otherwise)
+	presets := cfg.presets()
+	names := cfg.shapeAlgorithms(l, presets)
 	preset := newLoader()
-	preset.layers = []layer{{values: cfg.presets(), from: func(string) string { return "the preset of the run's tasks" }}}
+	preset.layers = []layer{{values: presets, from: func(string) string { return "the preset of the run's tasks" }}}
 	preset.fill(cfg)
 	if src.Change != nil {
 		src.Change(cfg)
 	}
 	cfg.defaults = Values(cfg)
+	maps.Copy(cfg.defaults, names)
 	l.fill(cfg)
+	cfg.inherit(l.origins)
 	faults := slices.Concat(preset.errs, l.errs)
 	if len(faults) > 0 && len(l.refused) == 0 {
 		// A user mends all faults at once. A key whose value cannot be read has its default here.
@@ -124,6 +128,8 @@ type loader struct {
 // layer is one source.
 type layer struct {
 	values map[string]any
+	// written is set where a run wrote the values itself.
+	written bool
 	// from says where a key's value came from.
 	from func(key string) string
 }
@@ -144,7 +150,7 @@ func gather(src Sources) *loader {
 	for key, v := range src.Flags {
 		flags[key] = v
 	}
-	l.layers = append(l.layers, layer{flags, func(key string) string { return cmp.Or(src.FlagOrigin, "--"+key) }})
+	l.layers = append(l.layers, layer{values: flags, from: func(key string) string { return cmp.Or(src.FlagOrigin, "--"+key) }})
 	return l
 }
 
@@ -161,9 +167,8 @@ func (l *loader) file(path string, written bool) {
 	values := k.All()
 	if written {
 		maps.DeleteFunc(values, func(_ string, v any) bool { return v == Hidden })
-		values = renewed(values)
 	}
-	l.layers = append(l.layers, layer{values, func(string) string { return path }})
+	l.layers = append(l.layers, layer{values: values, written: written, from: func(string) string { return path }})
 }
 
 func (l *loader) environ(environ []string) {
@@ -187,7 +192,7 @@ func (l *loader) environ(environ []string) {
 		l.errs = append(l.errs, fmt.Errorf("read the environment: %w", err))
 		return
 	}
-	l.layers = append(l.layers, layer{k.All(), func(key string) string { return origins[key] }})
+	l.layers = append(l.layers, layer{values: k.All(), from: func(key string) string { return origins[key] }})
 }
 
 // names are the sections that the sources name below a section, sorted. What names a section and sets no key of it is

@@ -9,8 +9,10 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/weir-rl/weir/internal/check"
 	"github.com/weir-rl/weir/internal/parts"
 	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/producers/remote"
 	"github.com/weir-rl/weir/producers/tools"
 	"github.com/weir-rl/weir/trainer"
 )
@@ -100,10 +102,12 @@ const AnyName = "NAME"
 // Named has a section of each kind under AnyName, with the keys that every type has and their defaults.
 func Named() any {
 	return &struct {
-		Tasks  map[string]*Task  `koanf:"tasks"`
-		Agents map[string]*Agent `koanf:"agents"`
-		Tools  map[string]*Tool  `koanf:"tools"`
+		Services map[string]*remote.Service `koanf:"services"`
+		Tasks    map[string]*Task           `koanf:"tasks"`
+		Agents   map[string]*Agent          `koanf:"agents"`
+		Tools    map[string]*Tool           `koanf:"tools"`
 	}{
+		map[string]*remote.Service{AnyName: new(remote.DefaultService())},
 		map[string]*Task{AnyName: newTask()},
 		map[string]*Agent{AnyName: {}},
 		map[string]*Tool{AnyName: newTool()},
@@ -210,6 +214,10 @@ func (c *Config) validateParts(f *faults) {
 		f.check(key, partName.MatchString(name), wantName)
 		f.section(key, c.validateTask(c.Tasks[name]))
 	}
+	for _, name := range slices.Sorted(maps.Keys(c.Services)) {
+		f.check("services."+name, partName.MatchString(name), wantName)
+		f.section("services."+name, c.Services[name].Validate())
+	}
 	for _, name := range slices.Sorted(maps.Keys(c.Agents)) {
 		f.check("agents."+name, partName.MatchString(name), wantName)
 		f.section("agents."+name, validateOwn(c.Agents[name].Own))
@@ -263,9 +271,4 @@ func noSection(name, section string, known []string) string {
 func sectionsOf[T any](parts map[string]T) []string { return slices.Collect(maps.Keys(parts)) }
 
 // validateOwn asks the keys of a type for their faults.
-func validateOwn(own any) error {
-	if v, ok := own.(interface{ Validate() error }); ok {
-		return v.Validate()
-	}
-	return nil
-}
+func validateOwn(own any) error { return check.Own(own) }

@@ -189,11 +189,8 @@ func TestEpisodeAgentsAreRolesOfTheRunsAgents(t *testing.T) {
 	const key = "trainer.advantage.episode_agents"
 	require.ErrorContains(t, with("solver,judge"), key+`[1]: "judge": no agent of the run's tasks plays this role: want proposer, solver or verifier`)
 	require.ErrorContains(t, with("solver-2"), key+`[0]: "solver-2": want the role of agents, which is their name without its number, such as solver`)
-	_, err := load(map[string]string{"trainer.advantage.episode_agents": "solver", "tasks.countries.weight": "1"})
+	_, err := load(map[string]string{"trainer.advantage.name": "hierarchical_grpo", "trainer.advantage.episode_agents": "solver", "tasks.countries.weight": "1"})
 	require.ErrorContains(t, err, key+`[0]: "solver": no agent of the run's tasks plays roles`)
-	cfg, err := load(map[string]string{key: "solver", "tasks.selfplay.weight": "1"})
-	require.NoError(t, err)
-	unread := cfg.Unread(map[string]string{key: "--" + key})
-	require.Len(t, unread, 1)
-	require.Equal(t, "advantage grpo does not read it", unread[0].Problem)
+	_, err = load(map[string]string{key: "solver", "tasks.selfplay.weight": "1"})
+	require.ErrorContains(t, err, key+" (from --"+key+"): advantage grpo has no such key: hierarchical_grpo has it")
 }

@@ -9,14 +9,15 @@ import (
 
 // validateRoles refuses roles that no agent of the run's tasks plays.
 func (c *Config) validateRoles(f *faults) {
-	if len(c.Trainer.Advantage.EpisodeAgents) == 0 {
+	named := c.Trainer.EpisodeAgents()
+	if len(named) == 0 {
 		return
 	}
 	roles, known := c.roles()
 	if !known {
 		return
 	}
-	for i, name := range c.Trainer.Advantage.EpisodeAgents {
+	for i, name := range named {
 		problem := fmt.Sprintf("%q: no agent of the run's tasks plays this role: want %s", name, oneOf(roles))
 		if len(roles) == 0 {
 			problem = fmt.Sprintf("%q: no agent of the run's tasks plays roles: name one that does, such as team", name)

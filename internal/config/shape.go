@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/weir-rl/weir/internal/parts"
+	"github.com/weir-rl/weir/producers/remote"
 )
 
 // oneOf lists names as a sentence does: "a", "a or b", "a, b or c"; "none is registered" without any.
@@ -38,6 +39,10 @@ func (c *Config) shape(l *loader, otherwise []string) {
 		chosen = otherwise
 	}
 	c.Tasks, c.Agents, c.Tools = map[string]*Task{}, map[string]*Agent{}, map[string]*Tool{}
+	c.Services = map[string]*remote.Service{}
+	for _, name := range l.names("services") {
+		c.Services[name] = new(remote.DefaultService())
+	}
 	agentNames, toolNames := l.names("agents"), l.names("tools")
 	for _, name := range chosen {
 		typ := l.text("tasks."+name+".type", name)

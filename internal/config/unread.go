@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-rl/weir/consumers"
 	"github.com/weir-rl/weir/internal/check"
+	"github.com/weir-rl/weir/producers/remote"
 	"github.com/weir-rl/weir/producers/tools"
 )
 
@@ -44,6 +45,8 @@ func (c *Config) unread(key string) string {
 		if name == "publish.adapter" && c.Model.LoRA.Rank == 0 {
 			return "model.lora.rank is 0: there are no adapters"
 		}
+	case section == "services":
+		return c.unreadOfService(name)
 	case section == "tasks":
 		return c.unreadOfTask(name)
 	case section == "agents":
@@ -72,6 +75,8 @@ func (c *Config) unreadOfProcess(section, name string) string {
 	case section == "native" && c.Model.Engine != EngineNative && (name != "dot" || c.Inference.Engine != consumers.EngineNative):
 		return "model.engine is " + c.Model.Engine
 	case section == "torch" && c.Model.Engine == EngineNative && c.Inference.Engine != consumers.EngineTorch:
+		return "model.engine is " + c.Model.Engine
+	case section == "engines" && !strings.HasPrefix(name, c.Model.Engine+".") && !strings.HasPrefix(name, c.Inference.Engine+"."):
 		return "model.engine is " + c.Model.Engine
 	case section == "torch":
 		return check.Prefixed(section, c.Torch.Unread(name))
@@ -128,6 +133,17 @@ func (t *Tool) Unread(key string) string {
 func unreadOf(own any, key string) string {
 	if r, ok := own.(unreader); ok {
 		return r.Unread(key)
+	}
+	return ""
+}
+
+// unreadOfService is unread for a key below services.
+func (c *Config) unreadOfService(key string) string {
+	name, _, _ := strings.Cut(key, ".")
+	named := false
+	c.references(func(_ string, r *remote.Reference) { named = named || r.URL == name })
+	if !named {
+		return "no url is " + name
 	}
 	return ""
 }

@@ -12,9 +12,9 @@ import (
 // default, is not.
 func TestUnreadNamesWhatWasSetForNothing(t *testing.T) {
 	t.Parallel()
-	file := writeFile(t, "model:\n  hidden: 64\n  layers: 2\ntrainer:\n  advantage:\n    lambda: 0.9\n    gamma: 1\n")
+	file := writeFile(t, "model:\n  hidden: 64\n  layers: 2\ntrainer:\n  steps: 30\n")
 	cfg, origins, err := Resolve(builtin.Doors(), Sources{Files: []string{file}, Flags: map[string]string{
-		"model.folder": "somewhere", "trainer.loss.options.tau_positive": "2", "trainer.selection.resample.take": "0", "trainer.eta": "4",
+		"model.folder": "somewhere", "trainer.loss.options.correction.m2_threshold": "-1", "trainer.loss.options.aggregation.length": "2", "trainer.selection.resample.take": "0", "trainer.eta": "4",
 	}})
 	require.NoError(t, err)
 	require.NoError(t, cfg.Finish())
@@ -24,8 +24,7 @@ func TestUnreadNamesWhatWasSetForNothing(t *testing.T) {
 	}
 	require.Equal(t, []string{
 		"model.layers (from " + file + "): model.folder says what the model is",
-		"trainer.advantage.lambda (from " + file + "): advantage grpo does not read it",
-		"trainer.loss.options.tau_positive (from --trainer.loss.options.tau_positive): loss decoupled_ppo does not read it",
+		"trainer.loss.options.aggregation.length (from --trainer.loss.options.aggregation.length): loss.options.aggregation.mode is token-mean",
 		"trainer.selection.resample.take (from --trainer.selection.resample.take): selection.resample.by is off",
 	}, have)
 

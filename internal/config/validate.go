@@ -3,11 +3,13 @@ package config
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
 
 	"github.com/weir-rl/weir/consumers"
+	"github.com/weir-rl/weir/internal/check"
 )
 
 // Validate reports every fault, each with its whole key.
@@ -18,7 +20,7 @@ func (c *Config) Validate() error {
 	for _, key := range c.Run.AllowChange {
 		f.check("run.allow_change", c.isKey(key), fmt.Sprintf("%q: no key and no section of keys", key))
 	}
-	f.check("run.threads", c.Run.Threads >= 0, fmt.Sprintf("%d: must not be negative", c.Run.Threads))
+	f.section("run", check.Fields(c.Run))
 	f.section("broker", c.Broker.Validate())
 	for address := range strings.SplitSeq(c.Broker.URL, ",") {
 		f.check("broker.url", brokerURL(strings.TrimSpace(address)), fmt.Sprintf("%q: want nats://host:4222, or tls://host:4222", address))
@@ -29,6 +31,9 @@ func (c *Config) Validate() error {
 	f.section("native", c.Native.Validate())
 	f.check("model.engine", slices.Contains(c.doors.EngineNames(), c.Model.Engine), fmt.Sprintf("%q: want %s", c.Model.Engine, oneOf(c.doors.EngineNames())))
 	f.section("torch", c.Torch.Validate())
+	for _, name := range slices.Sorted(maps.Keys(c.Engines)) {
+		f.section("engines."+name, check.Own(c.Engines[name].Own))
+	}
 	f.section("sandbox", c.Sandbox.Validate())
 	c.validateParts(&f)
 	producer := c.Producer
@@ -80,41 +85,17 @@ func brokerURL(text string) bool {
 // Validate reports every fault, under the keys' own names.
 func (m Model) Validate() error {
 	var f faults
-	for _, size := range []struct {
-		key   string
-		value int
-	}{
-		{"hidden", m.Hidden},
-		{"intermediate", m.Intermediate},
-		{"layers", m.Layers},
-		{"heads", m.Heads},
-		{"kv_heads", m.KVHeads},
-		{"max_positions", m.MaxPositions},
-	} {
-		f.check(size.key, size.value > 0, fmt.Sprintf("%d: must be positive", size.value))
-	}
+	f.section("", check.Fields(m))
 	if len(f) == 0 {
 		width := m.Hidden / m.Heads
 		f.check("heads", width > 0 && width%2 == 0, fmt.Sprintf("%d: a head is hidden / heads wide, here %d: must be even", m.Heads, width))
 		f.check("kv_heads", m.Heads%m.KVHeads == 0, fmt.Sprintf("%d: must divide heads, %d", m.KVHeads, m.Heads))
 	}
-	f.check("rope_theta", m.RopeTheta > 0, fmt.Sprintf("%g: must be positive", m.RopeTheta))
-	f.section("lora", m.LoRA.Validate())
-	f.check("embedding_std", m.EmbeddingStd >= 0, fmt.Sprintf("%g: must not be negative", m.EmbeddingStd))
 	return errors.Join(f...)
 }
 
 // Validate reports every fault.
-func (e Eval) Validate() error {
-	var f faults
-	f.check("every", e.Every >= 0, fmt.Sprintf("%d: must not be negative", e.Every))
-	f.check("questions", e.Questions > 0, fmt.Sprintf("%d: must be positive", e.Questions))
-	f.check("test_questions", e.TestQuestions > 0, fmt.Sprintf("%d: must be positive", e.TestQuestions))
-	f.check("concurrency", e.Concurrency > 0, fmt.Sprintf("%d: must be positive", e.Concurrency))
-	f.check("at", e.At == EvalAtTrainer || e.At == EvalAtProducers, fmt.Sprintf("%q: must be %s or %s", e.At, EvalAtTrainer, EvalAtProducers))
-	f.check("show", e.Show >= 0, fmt.Sprintf("%d: must not be negative", e.Show))
-	return errors.Join(f...)
-}
+func (e Eval) Validate() error { return check.Fields(e) }
 
 // faults gathers what is wrong, each with its key.
 type faults []error

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/weir-rl/weir/internal/builtin"
@@ -68,6 +69,7 @@ func writeReference(root string) (*configuration, error) {
 	}
 	w := &configuration{
 		source: newSource(root), values: config.Values(config.Reference(doors)), top: reflect.TypeOf(*cfg), meanings: map[string]string{},
+		overrides: cfg.Overrides(), own: cfg.OwnDefaults, first: map[reflect.Type]string{}, told: map[string]comment{},
 	}
 	maps.Copy(w.values, config.Values(cfg))
 	maps.Copy(w.values, config.Values(config.Named()))
@@ -134,11 +136,21 @@ type configuration struct {
 	out    strings.Builder
 	values map[string]any
 	top    reflect.Type
+	// overrides are the sections that have the keys of another section; own are the defaults that such a section has of its own.
+	overrides map[string]string
+	own       func(section string) map[string]any
+	// first is the first section of a type within another section: a later one with the same defaults points to it.
+	first map[reflect.Type]string
+	// told are the comments of keys, as the code has them.
+	told map[string]comment
 	// meanings of keys and sections, without marks.
 	meanings map[string]string
 	// between is a section and the name that comes between it and its keys in the meanings, "" for nothing.
 	between [2]string
 }
+
+// comment is the code's text on a key, with the name of the key's field.
+type comment struct{ text, field string }
 
 // noteMeaning notes the meaning of a key or a section.
 func (w *configuration) noteMeaning(key, text string) {
@@ -192,13 +204,66 @@ func (w *configuration) writeSection(key string, t reflect.Type, why string, out
 	if len(rows) > 0 {
 		writeTable(&w.out, []string{"key", "type", "default", "what it means"}, rows)
 	}
-	w.addChoices(key)
+	if err := w.addChoices(key); err != nil {
+		return err
+	}
 	for _, b := range below {
-		if err := w.writeSection(b.key, b.t, b.why, t); err != nil {
+		if err := w.writeBelow(b, t); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// writeBelow writes a section within a section: of one that overrides another section, what it has of its own.
+func (w *configuration) writeBelow(b below, outer reflect.Type) error {
+	base, first := w.overrides[b.key], w.first[b.t]
+	if base == "" && (first == "" || !w.alike(first, b.key)) {
+		if first == "" {
+			w.first[b.t] = b.key
+		}
+		return w.writeSection(b.key, b.t, b.why, outer)
+	}
+	page := w.out
+	w.out = strings.Builder{} // the meanings of the keys are noted, and their table is the other section's
+	err := w.writeSection(b.key, b.t, b.why, outer)
+	w.out = page
+	if err != nil {
+		return err
+	}
+	if base == "" {
+		fmt.Fprintf(&w.out, "%s %s\n\n", strings.Repeat("#", min(2+strings.Count(b.key, "."), 4)), b.key)
+		if b.why != "" {
+			w.out.WriteString(w.cleanComment(b.why, outer) + "\n\n")
+		}
+		fmt.Fprintf(&w.out, "The keys and their defaults are those of [%s](#%s).\n\n", first, strings.ReplaceAll(first, ".", ""))
+		return nil
+	}
+	var own []string
+	for _, name := range slices.Sorted(maps.Keys(w.own(b.key))) {
+		own = append(own, fmt.Sprintf("`%s`: %s", name, w.formatDefault(b.key+"."+name)))
+	}
+	fmt.Fprintf(&w.out, "#### %s\n\n", b.key)
+	if b.why != "" {
+		w.out.WriteString(w.cleanComment(b.why, outer) + "\n\n")
+	}
+	fmt.Fprintf(&w.out, "The keys are those of [%s](#%s). A key that is not set here has its value there, but for %s.\n\n",
+		base, strings.ReplaceAll(base, ".", ""), strings.Join(own, ", "))
+	return nil
+}
+
+// alike says whether two sections have the same keys with the same defaults.
+func (w *configuration) alike(a, b string) bool {
+	under := func(section string) map[string]string {
+		out := map[string]string{}
+		for key := range w.values {
+			if name, in := strings.CutPrefix(key, section+"."); in {
+				out[name] = w.formatDefault(key)
+			}
+		}
+		return out
+	}
+	return maps.Equal(under(a), under(b))
 }
 
 // below is a section within a section.
@@ -218,7 +283,7 @@ func (w *configuration) writeFields(key string, t reflect.Type, rows *[][]string
 		name, options, _ := strings.Cut(f.Tag.Get("koanf"), ",")
 		text := doc.fields[f.Name]
 		switch {
-		case f.Type.Kind() == reflect.Interface: // the keys of a type, which come below
+		case f.Type.Kind() == reflect.Interface: // the keys of a type or an algorithm, which come below
 		case options == "squash":
 			if err := w.writeFields(key, f.Type, rows, sections); err != nil {
 				return err
@@ -230,6 +295,7 @@ func (w *configuration) writeFields(key string, t reflect.Type, rows *[][]string
 			return fmt.Errorf("%s.%s has no comment: say what %s.%s means", t, f.Name, key, name)
 		default:
 			full := key + "." + name
+			w.told[full] = comment{text, f.Name}
 			meaning, choices := w.cleanComment(text, t), ""
 			for _, c := range w.choices[strings.TrimPrefix(f.Type.PkgPath(), module)+"."+f.Type.Name()] {
 				choices += " `" + c.value + "` " + c.about
@@ -248,8 +314,11 @@ func (w *configuration) writeFields(key string, t reflect.Type, rows *[][]string
 }
 
 // formatDefault is a key's default as a user would write it.
-func (w *configuration) formatDefault(key string) string {
-	switch v := w.values[key].(type) {
+func (w *configuration) formatDefault(key string) string { return formatValue(w.values[key]) }
+
+// formatValue is a value as a user would write it, in code marks.
+func formatValue(value any) string {
+	switch v := value.(type) {
 	case string:
 		if v == "" || strings.Trim(v, "0123456789smh.") != "" {
 			return "`" + fmt.Sprintf("%q", v) + "`"
@@ -358,14 +427,17 @@ func repeatsComment(about, why string) bool {
 	return strings.HasPrefix(about, why)
 }
 
-// addChoices adds the names that a key takes where the code has a list of them.
-func (w *configuration) addChoices(key string) {
+// addChoices adds the names that a key takes where the code has a list of them, and the keys that each name has.
+func (w *configuration) addChoices(key string) error {
 	switch key {
 	case "trainer.advantage":
 		w.writeNames("trainer.advantage.name", advantage.Names())
+		return w.writeAlgorithm("trainer.advantage", "estimator", advantage.Names(), func(name string) any { return advantage.Keys(name) })
 	case "trainer.loss":
 		w.writeNames("trainer.loss.name", loss.Names())
+		return w.writeAlgorithm("trainer.loss.options", "loss", loss.Names(), func(name string) any { return loss.Keys(name) })
 	}
+	return nil
 }
 
 func (w *configuration) writeNames(key string, names []string) {

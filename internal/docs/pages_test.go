@@ -4,9 +4,11 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -121,7 +123,8 @@ func TestKeysNamedInPagesExist(t *testing.T) {
 	t.Parallel()
 	keys := map[string]bool{}
 	top := map[string]bool{}
-	for _, key := range append(config.Keys(config.Reference(builtin.Doors())), config.Keys(config.Named())...) {
+	cfg := config.Reference(builtin.Doors())
+	for _, key := range slices.Concat(config.Keys(cfg), config.Keys(config.Named()), slices.Collect(maps.Keys(cfg.Others()))) {
 		key = strings.TrimSuffix(key, ".*")
 		for at := key; at != ""; at = at[:max(0, strings.LastIndex(at, "."))] {
 			keys[at] = true

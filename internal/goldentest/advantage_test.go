@@ -10,8 +10,8 @@ import (
 )
 
 // verlOptions are those under which the estimators are verl's.
-func verlOptions(c *golden) advantage.Options {
-	o := advantage.DefaultOptions()
+func verlOptions(c *golden) estimatorKeys {
+	o := defaultEstimatorKeys()
 	o.Gamma, o.Lambda = c.num("gamma", 1), c.num("lam", 1)
 	o.MaskRewards = false
 	o.Single = advantage.SingleReward
@@ -22,7 +22,7 @@ func verlOptions(c *golden) advantage.Options {
 }
 
 // agentR1Options mask the rewards.
-func agentR1Options(c *golden) advantage.Options {
+func agentR1Options(c *golden) estimatorKeys {
 	o := verlOptions(c)
 	o.MaskRewards = true
 	return o
@@ -38,13 +38,13 @@ func (c *golden) batch(p packed) *advantage.Batch {
 }
 
 // estimate runs the named estimator and compares advantages and returns.
-func (c *golden) estimate(name string, o advantage.Options, change func(p packed, b *advantage.Batch)) error {
+func (c *golden) estimate(name string, o estimatorKeys, change func(p packed, b *advantage.Batch)) error {
 	p := c.packed("response_mask")
 	b := c.batch(p)
 	if change != nil {
 		change(p, b)
 	}
-	e, err := advantage.New(name, o)
+	e, err := newEstimator(name, o)
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func (c *golden) estimate(name string, o advantage.Options, change func(p packed
 }
 
 // estimator runs an estimator under options that do not depend on more than the case's parameters.
-func estimator(name string, options func(*golden) advantage.Options, change func(c *golden, o *advantage.Options)) func(*golden) error {
+func estimator(name string, options func(*golden) estimatorKeys, change func(c *golden, o *estimatorKeys)) func(*golden) error {
 	return func(c *golden) error {
 		o := options(c)
 		if change != nil {
@@ -74,27 +74,27 @@ func advantageRunners() map[string]func(*golden) error {
 		"adv_grpo_agentr1_legacy":     estimator("grpo", agentR1Options, nil),
 		"adv_grpo_trajectory_agentr1": estimator("grpo", agentR1Options, nil),
 		"adv_grpo_passk_verl":         estimator("grpo_passk", verlOptions, nil),
-		"adv_grpo_vectorized_verl": estimator("grpo", verlOptions, func(c *golden, o *advantage.Options) {
+		"adv_grpo_vectorized_verl": estimator("grpo", verlOptions, func(c *golden, o *estimatorKeys) {
 			o.VarianceFloor = o.StdEpsilon
 		}),
-		"adv_opo_verl": estimator("opo", verlOptions, func(_ *golden, o *advantage.Options) { o.EmptyNaN = true }),
-		"adv_gpg_verl": estimator("gpg", verlOptions, func(c *golden, o *advantage.Options) {
+		"adv_opo_verl": estimator("opo", verlOptions, func(_ *golden, o *estimatorKeys) { o.EmptyNaN = true }),
+		"adv_gpg_verl": estimator("gpg", verlOptions, func(c *golden, o *estimatorKeys) {
 			o.GPGNorm = c.num("f_norm", 1)
 		}),
-		"adv_rloo": estimator("rloo", verlOptions, func(c *golden, o *advantage.Options) {
+		"adv_rloo": estimator("rloo", verlOptions, func(c *golden, o *estimatorKeys) {
 			o.MaskRewards = c.text("impl") == "agentr1_legacy"
 			if c.text("impl") == "vectorized" {
 				o.Single = advantage.SingleZero
 			}
 		}),
-		"adv_remax_verl": estimator("remax", verlOptions, func(_ *golden, o *advantage.Options) {
+		"adv_remax_verl": estimator("remax", verlOptions, func(_ *golden, o *estimatorKeys) {
 			o.MaskAdvantages, o.MaskReturns = false, false
 		}),
-		"adv_reinforce_pp": estimator("reinforce_pp", verlOptions, func(c *golden, o *advantage.Options) {
+		"adv_reinforce_pp": estimator("reinforce_pp", verlOptions, func(c *golden, o *estimatorKeys) {
 			o.ResetAtMask = c.text("impl") == "verl"
 			o.CarryMasked, o.MaskReturns = o.ResetAtMask, false
 		}),
-		"adv_reinforce_pp_baseline": estimator("reinforce_pp_baseline", verlOptions, func(c *golden, o *advantage.Options) {
+		"adv_reinforce_pp_baseline": estimator("reinforce_pp_baseline", verlOptions, func(c *golden, o *estimatorKeys) {
 			o.MaskRewards = c.text("impl") == "agentr1_legacy"
 			o.MaskAdvantages = !o.MaskRewards
 		}),
@@ -108,7 +108,7 @@ func advantageRunners() map[string]func(*golden) error {
 		"prime_norm_agentr1_legacy":      primeNorm,
 		"process_rewards_agentr1_legacy": processRewards,
 		"adv_bilevel_l0":                 bilevel,
-		"adv_gae_token_multistep_agentr1": estimator("gae", agentR1Options, func(_ *golden, o *advantage.Options) {
+		"adv_gae_token_multistep_agentr1": estimator("gae", agentR1Options, func(_ *golden, o *estimatorKeys) {
 			o.MaskAdvantages = false
 		}),
 	}
@@ -121,7 +121,7 @@ func gaeUnwhitened(carry bool) func(*golden) error {
 		o.CarryMasked, o.MaskAdvantages, o.MaskReturns = carry, false, false
 		p := c.packed("response_mask")
 		b := c.batch(p)
-		e, err := advantage.New("gae", o)
+		e, err := newEstimator("gae", o)
 		if err != nil {
 			return err
 		}
@@ -178,8 +178,8 @@ func bilevel(c *golden) error {
 }
 
 // stepReturns are those of the estimator of steps that o.StepCredit names, one a row.
-func stepReturns(b *advantage.Batch, o advantage.Options) ([]float64, error) {
-	e, err := advantage.New(map[string]string{advantage.ByGAE: "gae_step", advantage.ByReturn: "reinforce_step"}[o.StepCredit], o)
+func stepReturns(b *advantage.Batch, o estimatorKeys) ([]float64, error) {
+	e, err := newEstimator(map[string]string{advantage.ByGAE: "gae_step", advantage.ByReturn: "reinforce_step"}[o.StepCredit], o)
 	if err != nil {
 		return nil, err
 	}
@@ -281,11 +281,11 @@ func gaeAReaL(c *golden) error {
 	c.wantTokens(p, "loss_mask", floats(b.Mask))
 	c.wantTokens(p, "logprobs", logprobs)
 
-	o := advantage.DefaultOptions()
+	o := defaultEstimatorKeys()
 	o.Gamma, o.Lambda = c.num("discount", 1), c.num("gae_lambda", 1)
 	o.CarryMasked, o.MaskAdvantages, o.MaskReturns = true, false, false
 	o.Whiten = false
-	e, err := advantage.New("gae", o)
+	e, err := newEstimator("gae", o)
 	if err != nil {
 		return err
 	}
@@ -364,7 +364,7 @@ func primeRL(c *golden) error {
 		}
 	}, nil)
 
-	o := advantage.DefaultOptions()
+	o := defaultEstimatorKeys()
 	name := c.text("algo")
 	if name == "grpo" {
 		name = "dr_grpo"
@@ -381,7 +381,7 @@ func primeRL(c *golden) error {
 		name, _ := agent.(string)
 		b.Role = append(b.Role, name)
 	}
-	e, err := advantage.New(name, o)
+	e, err := newEstimator(name, o)
 	if err != nil {
 		return err
 	}

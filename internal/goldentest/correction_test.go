@@ -203,7 +203,7 @@ func bypass(c *golden) error {
 		name = "ppo"
 		o.Correction.Weight = ""
 	}
-	l, err := loss.New(name, o)
+	l, err := newLoss(name, o)
 	if err != nil {
 		return err
 	}
@@ -292,7 +292,7 @@ func proximalApproximation(c *golden) error {
 // decoupledPPO is AReaL's loss, in its present form and in that with behav_imp_weight_cap.
 func decoupledPPO(c *golden) error {
 	p := c.packed("loss_mask")
-	o := loss.Options{
+	o := lossKeys{
 		Level: c.text("importance_sampling_level"), ClipLow: c.num("eps_clip", 0.2),
 		ClipHigh: c.num("eps_clip_higher", c.num("eps_clip", 0.2)), DualClip: c.num("c_clip", loss.Off), LogRatioClamp: loss.Off,
 		Correction: arealCorrection(c),
@@ -308,7 +308,7 @@ func decoupledPPO(c *golden) error {
 		Offsets: p.offsets, Mask: p.mask("loss_mask"), Logprobs: p.tokens("logprobs"), Proximal: p.tokens("proximal_logprobs"),
 		Behaviour: p.tokens("old_logprobs"), Advantages: p.tokens("advantages"),
 	}
-	l, err := loss.New("decoupled_ppo", o)
+	l, err := newLoss("decoupled_ppo", o)
 	if err != nil {
 		return err
 	}
@@ -347,7 +347,7 @@ func decoupledPPO(c *golden) error {
 
 // loggedLoss is what AReaL logs a token: without a correction, masked tokens stand in it with ratio 0, although they
 // take no part in the loss.
-func loggedLoss(c *golden, o loss.Options, b *loss.Batch, tokens *loss.Tokens) []float64 {
+func loggedLoss(c *golden, o lossKeys, b *loss.Batch, tokens *loss.Tokens) []float64 {
 	out := append([]float64{}, tokens.Loss...)
 	if _, capped := c.Params["behav_imp_weight_cap"]; capped || c.object("rejection_sampling") != nil {
 		return out
@@ -363,8 +363,8 @@ func loggedLoss(c *golden, o loss.Options, b *loss.Batch, tokens *loss.Tokens) [
 }
 
 // lossAtRatioZero is ppo's loss of a token that the policy has come to give no probability.
-func lossAtRatioZero(o loss.Options, advantage float64) float64 {
-	l, err := loss.New("ppo", o)
+func lossAtRatioZero(o lossKeys, advantage float64) float64 {
+	l, err := newLoss("ppo", o)
 	if err != nil {
 		panic(err)
 	}
@@ -396,11 +396,11 @@ func rowAdvantages(level string, b *loss.Batch) []float64 {
 
 func arealSAPO(c *golden) error {
 	p := c.packed("loss_mask")
-	o := loss.Options{
+	o := lossKeys{
 		Level: c.text("importance_sampling_level"), TauPositive: c.num("tau_pos", 0), TauNegative: c.num("tau_neg", 0),
 		LogRatioClamp: loss.Off, Aggregation: loss.Aggregation{Mode: loss.TokenMean},
 	}
-	l, err := loss.New("sapo", o)
+	l, err := newLoss("sapo", o)
 	if err != nil {
 		return err
 	}

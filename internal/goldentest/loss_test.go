@@ -54,7 +54,7 @@ func lossAggregation(c *golden) error {
 		b.Logprobs = append(b.Logprobs, -v)
 	}
 	a := aggregation(c, p)
-	l, err := loss.New("cross_entropy", loss.Options{Aggregation: a, KeepNonFinite: true})
+	l, err := newLoss("cross_entropy", lossKeys{Aggregation: a, KeepNonFinite: true})
 	if err != nil {
 		return err
 	}
@@ -72,8 +72,8 @@ func lossAggregation(c *golden) error {
 }
 
 // verlLoss are the options under which a loss is verl's.
-func verlLoss(c *golden, p packed) loss.Options {
-	o := loss.Options{
+func verlLoss(c *golden, p packed) lossKeys {
+	o := lossKeys{
 		Aggregation: aggregation(c, p), KeepNonFinite: true, DualClip: c.num("clip_ratio_c", 0), LogRatioClamp: 20,
 		ClipLow:  c.num("clip_ratio_low", c.num("clip_ratio", 0)),
 		ClipHigh: c.num("clip_ratio_high", c.num("clip_ratio", 0)),
@@ -135,14 +135,14 @@ func lossAsTrained(l loss.Policy, b *loss.Batch, out *loss.Result) error {
 }
 
 // policy runs the named loss and compares loss, gradient and metrics.
-func policy(name string, change func(c *golden, o *loss.Options)) func(*golden) error {
+func policy(name string, change func(c *golden, o *lossKeys)) func(*golden) error {
 	return func(c *golden) error {
 		p := c.packed("response_mask")
 		o := verlLoss(c, p)
 		if change != nil {
 			change(c, &o)
 		}
-		l, err := loss.New(name, o)
+		l, err := newLoss(name, o)
 		if err != nil {
 			return err
 		}
@@ -175,26 +175,26 @@ func lossRunners() map[string]func(*golden) error {
 	return map[string]func(*golden) error{
 		"loss_agg":              lossAggregation,
 		"loss_ppo_vanilla_verl": policy("ppo", nil),
-		"loss_ppo_agentr1_legacy": policy("ppo", func(c *golden, o *loss.Options) {
+		"loss_ppo_agentr1_legacy": policy("ppo", func(c *golden, o *lossKeys) {
 			off(&o.LogRatioClamp)
 			o.Aggregation.LengthEpsilon, o.Aggregation.TokenEpsilon, o.Aggregation.CountEmptyRows = 0, verlEpsilon, true
 		}),
-		"loss_gspo_verl": policy("gspo", func(_ *golden, o *loss.Options) {
+		"loss_gspo_verl": policy("gspo", func(_ *golden, o *lossKeys) {
 			o.LogRatioClamp, o.Aggregation.Mode = 10, loss.SeqMeanTokenMean
 		}),
-		"loss_sapo_verl": policy("sapo", func(c *golden, o *loss.Options) {
+		"loss_sapo_verl": policy("sapo", func(c *golden, o *lossKeys) {
 			o.TauPositive, o.TauNegative = c.num("tau_pos", 0), c.num("tau_neg", 0)
 			o.Aggregation.Mode = loss.SeqMeanTokenMean
 		}),
 		"loss_cispo_verl": policy("cispo", nil),
-		"loss_geo_mean_verl": policy("gmpo", func(_ *golden, o *loss.Options) {
+		"loss_geo_mean_verl": policy("gmpo", func(_ *golden, o *lossKeys) {
 			o.Aggregation.Mode, o.Aggregation.CountEmptyRows = loss.SeqMeanTokenSum, true
 		}),
-		"loss_clip_cov_verl": policy("clip_cov", func(c *golden, o *loss.Options) {
+		"loss_clip_cov_verl": policy("clip_cov", func(c *golden, o *lossKeys) {
 			off(&o.LogRatioClamp)
 			o.CovRatio, o.CovLow, o.CovHigh = c.num("clip_cov_ratio", 0), c.num("clip_cov_lb", 0), c.num("clip_cov_ub", 0)
 		}),
-		"loss_kl_cov_verl": policy("kl_cov", func(c *golden, o *loss.Options) {
+		"loss_kl_cov_verl": policy("kl_cov", func(c *golden, o *lossKeys) {
 			off(&o.LogRatioClamp)
 			o.CovRatio, o.CovCoef = c.num("kl_cov_ratio", 0), c.num("ppo_kl_coef", 0)
 		}),

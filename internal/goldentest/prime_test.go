@@ -21,12 +21,12 @@ var primeNames = map[string]string{"default": "dppo", "ipo": "ipo", "ref_kl": "r
 
 // primeLoss is a loss of prime-rl, whose sequences add up.
 func primeLoss(c *golden) (loss.Policy, error) {
-	o := loss.Options{
+	o := lossKeys{
 		LogRatioClamp: loss.Off, AdvantageTau: c.num("adv_tau", 1), KLTau: c.num("kl_tau", 1e-3),
 		MaskLow:  c.num("dppo_mask_low", c.num("ipo_threshold", 0.2)),
 		MaskHigh: c.num("dppo_mask_high", c.num("ipo_threshold", 0.2)),
 	}
-	return loss.New(primeNames[c.text("type")], o)
+	return newLoss(primeNames[c.text("type")], o)
 }
 
 // sequence is one of a case's sequences as a batch of its own, with denominators of 1: a sum.
@@ -84,11 +84,11 @@ func primeCompute(c *golden) error {
 	if err != nil {
 		return err
 	}
-	ce, err := loss.New("cross_entropy", loss.Options{})
+	ce, err := newLoss("cross_entropy", lossKeys{})
 	if err != nil {
 		return err
 	}
-	reference, err := loss.New("ref_kl", loss.Options{LogRatioClamp: loss.Off})
+	reference, err := newLoss("ref_kl", lossKeys{LogRatioClamp: loss.Off})
 	if err != nil {
 		return err
 	}
@@ -197,7 +197,7 @@ func primeMaskedIS(c *golden) error {
 		fmt.Sprintf("mask max ratio - %v", c.num("sequence_mask_high", 0)),
 		fmt.Sprintf("mask mean ratio %v %v", c.num("geo_mask_low", 0), c.num("geo_mask_high", 0)),
 	}}
-	o := loss.Options{Correction: k, KLTau: c.num("kl_tau", 0), KeepNonFinite: true}
+	o := lossKeys{Correction: k, KLTau: c.num("kl_tau", 0), KeepNonFinite: true}
 	scale := int(c.num("loss_scale", 1))
 	counts := loss.Counts{Tokens: scale, Rows: scale}
 	o.Aggregation.Mode = loss.TokenMean
@@ -208,7 +208,7 @@ func primeMaskedIS(c *golden) error {
 	if o.KLTau == 0 {
 		o.KLTau = loss.Off
 	}
-	l, err := loss.New("masked_is", o)
+	l, err := newLoss("masked_is", o)
 	if err != nil {
 		return err
 	}

@@ -38,6 +38,9 @@ type Registry struct {
 // Engine is a backend that model.engine can name.
 type Engine struct {
 	Name string
+	// Keys returns a new pointer to a struct of the engine's own keys with their defaults: the section engines.<Name>, whose fields have the tag
+	// koanf. The tags min, max and oneof bound their values, and a method Validate() error is asked too. Nil: the engine has none.
+	Keys func() any
 	// Open makes the backend.
 	Open func(o EngineOpening) (gpu.Backend, error)
 }
@@ -53,6 +56,8 @@ type EngineOpening struct {
 	Native native.Config
 	// Torch is the section torch.
 	Torch torch.Config
+	// Own are the engine's own keys, as Keys returned them, with the configured values; nil where Keys is nil.
+	Own any
 	// LoRA has the engines train adapters where its Rank is not 0.
 	LoRA native.LoRA
 }

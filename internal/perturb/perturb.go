@@ -32,6 +32,12 @@ func Each(options any, key string, texts []string, use func()) {
 }
 
 func walkFields(v reflect.Value, path string, leaf func(key string, v reflect.Value)) {
+	for v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface {
+		v = v.Elem()
+	}
+	if !v.IsValid() {
+		return
+	}
 	for i := range v.NumField() {
 		name, rest, _ := strings.Cut(v.Type().Field(i).Tag.Get("koanf"), ",")
 		key := name
@@ -42,7 +48,7 @@ func walkFields(v reflect.Value, path string, leaf func(key string, v reflect.Va
 		case name == "-": // no key
 		case rest == "squash":
 			walkFields(v.Field(i), path, leaf)
-		case v.Field(i).Kind() == reflect.Struct:
+		case v.Field(i).Kind() == reflect.Struct || v.Field(i).Kind() == reflect.Interface:
 			walkFields(v.Field(i), key, leaf)
 		default:
 			leaf(key, v.Field(i))
@@ -78,4 +84,24 @@ func otherValues(v reflect.Value, texts []string) []reflect.Value {
 		}
 	}
 	return slices.Clip(out)
+}
+
+// Overlay copies the fields of values, a struct, to the fields of the same names in keys, a pointer to a struct, promoted ones and those
+// of structs within them too; what keys does not have is left out, and so is a zero value unless zeros is set. A test that says the same of
+// many algorithms has one struct for the keys of all.
+func Overlay(keys, values any, zeros bool) {
+	overlay(reflect.ValueOf(values), reflect.ValueOf(keys).Elem(), zeros)
+}
+
+func overlay(from, to reflect.Value, zeros bool) {
+	for about, value := range from.Fields() {
+		field := to.FieldByName(about.Name)
+		switch {
+		case !field.IsValid() || value.IsZero() && !zeros:
+		case value.Kind() == reflect.Struct:
+			overlay(value, field, zeros)
+		default:
+			field.Set(value)
+		}
+	}
 }

@@ -11,7 +11,7 @@ import (
 
 // Config says where agents reach the gateway, and what it accepts.
 type Config struct {
-	// Listen is the address that agents ask the policy at. Defaults to 127.0.0.1:0, any free port of this machine.
+	// Listen is the address that agents ask the policy at; port 0 takes any free port of this machine.
 	Listen string `koanf:"listen"`
 	// PublicURL is how agents reach Listen where they cannot use that address, as through a proxy: http://host:port without a path. ""
 	// is http:// and the address. Defaults to "".

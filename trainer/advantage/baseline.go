@@ -15,9 +15,10 @@ import (
 //
 // t counts action tokens, or positions with ByPosition. Rows of one trajectory follow one another.
 type tokenBaseline struct {
-	name    string
-	options Options
-	layout  layout
+	name string
+	Arithmetic
+	TokenBaseline
+	layout layout
 	// lengths count action tokens a trajectory.
 	lengths []int
 	exp     *stats.Exp
@@ -89,7 +90,7 @@ func (e *tokenBaseline) group(b *Batch, members []int, returns, advantages []flo
 		if err := e.weigh(b, k, returns, s); err != nil {
 			return err
 		}
-		if e.lengths[k] > 0 || e.options.ByPosition && e.options.CountEmpty {
+		if e.lengths[k] > 0 || e.ByPosition && e.CountEmpty {
 			compared++
 		}
 	}
@@ -145,7 +146,7 @@ func (e *tokenBaseline) weigh(b *Batch, k int, returns []float64, s *sums) error
 				energy = e.weighRun(b, lo, returns[lo:lo+n], energy, s, place)
 				e.lengths[k] += n
 			}
-			if acts || e.options.ByPosition {
+			if acts || e.ByPosition {
 				place += n
 			}
 			lo += n
@@ -197,17 +198,17 @@ func (e *tokenBaseline) subtract(b *Batch, k int, returns, advantages, baselines
 			switch {
 			case !acts:
 				clear(to)
-				if e.options.MaskReturns {
+				if e.MaskReturns {
 					clear(from)
 				}
 			case single:
 				for t, g := range from {
-					to[t] = g - e.options.baseline(g)
+					to[t] = g - e.baseline(g)
 				}
 			default:
 				subtractRun(from, baselines[min(place, len(baselines)):], to)
 			}
-			if acts || e.options.ByPosition {
+			if acts || e.ByPosition {
 				place += n
 			}
 		}
@@ -227,7 +228,7 @@ func subtractRun(returns, baselines, advantages []float64) {
 // -1 when there is none or the option is off.
 func (e *tokenBaseline) tail(members []int) (longest, second int) {
 	longest = -1
-	if !e.options.ZeroTail || len(members) < 2 {
+	if !e.ZeroTail || len(members) < 2 {
 		return -1, 0
 	}
 	first, second := -1, -1

@@ -82,8 +82,8 @@ func rowsOf(b *Batch, x []float64) [][]float64 {
 	return out
 }
 
-func mustEstimate(t require.TestingT, name string, o Options, b *Batch) *Result {
-	e, err := New(name, o)
+func mustEstimate(t require.TestingT, name string, o options, b *Batch) *Result {
+	e, err := newOf(name, o)
 	require.NoError(t, err)
 	require.Equal(t, name, e.Name())
 	out := &Result{}
@@ -94,15 +94,15 @@ func mustEstimate(t require.TestingT, name string, o Options, b *Batch) *Result 
 }
 
 // forms are the option sets that properties are checked under.
-func forms() map[string]Options {
-	gae, raw, discount := DefaultOptions(), DefaultOptions(), DefaultOptions()
+func forms() map[string]options {
+	gae, raw, discount := defaultOptions(), defaultOptions(), defaultOptions()
 	gae.StepCredit, gae.TokenCredit, gae.Gamma, gae.Lambda = ByGAE, ByGAE, 0.9, 0.8
 	raw.Whiten, raw.DivideByStd, raw.Single = false, false, SingleReward
 	discount.Gamma, discount.StepGamma, discount.StepLambda = 0.9, 0.8, 0.7
 	discount.LengthPenalty = LengthPenalty{OutputTokens: 0.3, InputTokens: 0.2, Turns: 0.1}
-	process := DefaultOptions()
+	process := defaultOptions()
 	process.NormalizeProcess = true
-	return map[string]Options{"process": process, "default": DefaultOptions(), "gae": gae, "raw": raw, "discount": discount}
+	return map[string]options{"process": process, "default": defaultOptions(), "gae": gae, "raw": raw, "discount": discount}
 }
 
 func TestPermutingRowsPermutesResults(t *testing.T) {
@@ -230,7 +230,7 @@ func TestAFullyMaskedRowContributesNothing(t *testing.T) {
 func TestAnOutcomeReachesEveryEarlierTurn(t *testing.T) {
 	t.Parallel()
 	for _, name := range Names() {
-		o := DefaultOptions()
+		o := defaultOptions()
 		o.Whiten = false
 		b := &Batch{
 			Offsets: []int{0, 6, 12}, Mask: []uint8{0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1},
@@ -253,7 +253,7 @@ func TestGAEAgainstTheSumOfItsTerms(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		b := drawBatch(t)
-		o := DefaultOptions()
+		o := defaultOptions()
 		o.Whiten = false
 		o.Gamma, o.Lambda = rapid.Float64Range(0, 1).Draw(t, "gamma"), rapid.Float64Range(0, 1).Draw(t, "lambda")
 		out := mustEstimate(t, "gae", o, b)

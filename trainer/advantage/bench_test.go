@@ -141,7 +141,7 @@ func BenchmarkEstimators(b *testing.B) {
 	other := make([]uint64, 1<<26)
 	for _, name := range Names() {
 		b.Run(name, func(b *testing.B) {
-			e, err := New(name, DefaultOptions())
+			e, err := newOf(name, defaultOptions())
 			if err != nil {
 				b.Fatal(err)
 			}

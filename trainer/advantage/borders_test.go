@@ -99,7 +99,7 @@ func TestPRIMEReachesTheContextsBefore(t *testing.T) {
 		Offsets: []int{0, 3, 6, 9, 12}, Mask: []uint8{1, 0, 1, 1, 0, 1, 1, 0, 1, 1, 0, 1},
 		Rewards: []float64{0, 0, 1, 0, 0, 0, 0, 0, 1, 0, 0, 0}, Group: []int{0, 0, 0, 0}, Trajectory: []int{0, 1, 2, 3},
 	}
-	o := DefaultOptions()
+	o := defaultOptions()
 	o.Whiten = false
 	right, wrong := 5*(1-1./3), 5*(-2./3) // the outcome's weight times the lead over the mean of the others
 	want := []float64{right, 0, right, wrong, 0, wrong, right, 0, right, wrong, 0, wrong}

@@ -21,8 +21,8 @@ func TestGRPOComparesWithinTheGroup(t *testing.T) {
 	}
 	require.InDeltaSlice(t, []float64{
 		0.707106, 0, 0.707106, -0.707106, -0.707106, 0.707105, 0.707105, 0, -0.707105, -0.707105,
-	}, mustEstimate(t, "grpo", DefaultOptions(), b).Advantages, 1e-5)
-	o := DefaultOptions()
+	}, mustEstimate(t, "grpo", defaultOptions(), b).Advantages, 1e-5)
+	o := defaultOptions()
 	o.StdEpsilon = 0.2
 	require.InDelta(t, 0.5/(math.Sqrt(0.5)+0.2), mustEstimate(t, "grpo", o, b).Advantages[0], 1e-12)
 }
@@ -33,7 +33,7 @@ func TestMTGRPOCreditsEarlierTurnsWithTheirOwnReward(t *testing.T) {
 	b := &Batch{
 		Offsets: []int{0, 3, 6}, Mask: []uint8{1, 0, 1, 1, 0, 1}, Rewards: []float64{1, 0, 0, 0, 0, 1}, Group: []int{0, 0},
 	}
-	o := DefaultOptions()
+	o := defaultOptions()
 	o.Whiten, o.DivideByStd, o.TurnWeight = false, false, 2
 	require.InDeltaSlice(t, []float64{0.5, 0, -0.5, -0.5, 0, 0.5}, mustEstimate(t, "mt_grpo", o, b).Advantages, 1e-12)
 }
@@ -45,7 +45,7 @@ func TestGiGPOComparesTurnsFromOneState(t *testing.T) {
 		Offsets: []int{0, 4, 8}, Mask: []uint8{0, 1, 0, 1, 0, 1, 0, 1}, Tokens: []int32{1, 2, 5, 2, 9, 3, 5, 3},
 		Rewards: []float64{0, 0, 0, 1, 0, 0, 0, 0}, Group: []int{0, 0},
 	}
-	o := DefaultOptions()
+	o := defaultOptions()
 	o.DivideByStd, o.StepWeight = false, 10
 	require.InDeltaSlice(t, []float64{0, 0.5, 0, 5.5, 0, -0.5, 0, -5.5}, mustEstimate(t, "gigpo", o, b).Advantages, 1e-12)
 	o.Anchor = AnchorContext
@@ -62,7 +62,7 @@ func TestAdvantagesAloneAreTheSame(t *testing.T) {
 		for form, o := range forms() {
 			for _, name := range Names() {
 				want := mustEstimate(t, name, o, b)
-				e, err := New(name, o)
+				e, err := newOf(name, o)
 				require.NoError(t, err)
 				got := Result{AdvantagesOnly: true}
 				for range 2 { // the second time with memory to reuse
@@ -80,14 +80,14 @@ func TestAdvantagesAloneAreTheSame(t *testing.T) {
 func TestRAEGoesOnFromItsState(t *testing.T) {
 	t.Parallel()
 	b := &Batch{Offsets: []int{0, 1, 2}, Mask: []uint8{1, 1}, Rewards: []float64{1, 1}, Group: []int{0, 1}, Agent: []int{0, 1}}
-	o := DefaultOptions()
+	o := defaultOptions()
 	o.Decay = 0.5
-	e, err := New("rae", o)
+	e, err := newOf("rae", o)
 	require.NoError(t, err)
 	var out Result
 	require.NoError(t, e.Estimate(b, &out))
 	require.Equal(t, []float64{1, 1}, out.Advantages)
-	again, err := New("rae", o)
+	again, err := newOf("rae", o)
 	require.NoError(t, err)
 	state, err := e.(Stateful).State()
 	require.NoError(t, err)
@@ -103,7 +103,7 @@ func TestRAEGoesOnFromItsState(t *testing.T) {
 // The trajectories name the agents: those who make names up must not fill the checkpoints.
 func TestTheRunningMeansOfAgentsAreBounded(t *testing.T) {
 	t.Parallel()
-	e, err := New("rae", DefaultOptions())
+	e, err := newOf("rae", defaultOptions())
 	require.NoError(t, err)
 	var out Result
 	for agent := range 3 * maxBaselines {
@@ -125,7 +125,7 @@ func TestBadInputNamesTheFieldAndTheRow(t *testing.T) {
 		}
 	}
 	for _, name := range Names() {
-		mustEstimate(t, name, DefaultOptions(), good())
+		mustEstimate(t, name, defaultOptions(), good())
 	}
 	for _, c := range []struct {
 		name, field string
@@ -167,7 +167,7 @@ func TestBadInputNamesTheFieldAndTheRow(t *testing.T) {
 	} {
 		b := good()
 		c.spoil(b)
-		e, err := New(c.name, DefaultOptions())
+		e, err := newOf(c.name, defaultOptions())
 		require.NoError(t, err)
 		err = e.Estimate(b, &Result{})
 		var fault *stats.BatchError
@@ -190,9 +190,9 @@ func TestRequiresNamesWhatIsMissed(t *testing.T) {
 			"Logprobs": func() { b.Logprobs = nil }, "Tokens": func() { b.Tokens = nil }, "Agent": func() { b.Agent = nil },
 			"Episode": func() { b.Episode = nil },
 		}
-		e, err := New(name, DefaultOptions())
+		e, err := newOf(name, defaultOptions())
 		require.NoError(t, err)
-		needed := Requires(name, DefaultOptions())
+		needed := FactsOf(name, nil).Requires
 		for field, spoil := range drop {
 			whole := *b
 			spoil()
@@ -213,7 +213,7 @@ func TestNormalizedProcessRewardsLeaveTheOutcome(t *testing.T) {
 	b := &Batch{
 		Offsets: []int{0, 4, 6}, Mask: []uint8{1, 1, 0, 1, 1, 1}, Rewards: []float64{0, 0.2, 9, 1, -0.05, 0}, Group: []int{0, 0},
 	}
-	o := DefaultOptions()
+	o := defaultOptions()
 	o.NormalizeProcess, o.DivideByStd = true, false
 	require.InDeltaSlice(t, []float64{1.125, 1.125, 0, 1.125, -1.125, -1.125}, mustEstimate(t, "grpo", o, b).Advantages, 1e-5)
 }
@@ -224,14 +224,16 @@ func contains(list []string, s string) bool {
 
 func TestUnknownNameGivesTheNearest(t *testing.T) {
 	t.Parallel()
-	_, err := New("gprpo", DefaultOptions())
+	_, err := newOf("gprpo", defaultOptions())
 	require.ErrorContains(t, err, `did you mean "grpo"?`)
-	o := DefaultOptions()
+	o := defaultOptions()
 	o.Gamma, o.Single, o.StdEpsilon = 2, "zeros", -1
-	err = o.Validate()
-	for _, key := range []string{"gamma: 2", `single: unknown "zeros": did you mean "zero"?`, "std_epsilon: -1"} {
+	require.ErrorContains(t, Validate("gae", o.keys("gae")), "gamma: 2")
+	err = Validate("grpo", o.keys("grpo"))
+	for _, key := range []string{`single: unknown "zeros": did you mean "zero"?`, "std_epsilon: -1"} {
 		require.ErrorContains(t, err, key)
 	}
+	require.EqualError(t, Validate("gae", o.keys("grpo")), "advantage gae: the keys are a *advantage.GRPO: want a *advantage.GAE")
 }
 
 func TestProcessRewardsAreDividedByTheirLargestReturn(t *testing.T) {
@@ -253,7 +255,7 @@ func TestAStepThatWasCutOffGoesOnByTheCriticsValue(t *testing.T) {
 		Offsets: []int{0, 2, 4}, Mask: []uint8{0, 1, 0, 1}, Rewards: []float64{0, 1, 0, 2}, Values: []float64{0, 0.25, 0, 0.5},
 		Group: []int{0, 0}, Trajectory: []int{0, 0}, Step: []int{0, 1}, Bootstrap: []float64{0, 4},
 	}
-	o := DefaultOptions()
+	o := defaultOptions()
 	o.Whiten, o.StepGamma, o.Gamma = false, 0.5, 0.5
 	// G_1 = 2 + 0.5 * 4, G_0 = 1 + 0.5 G_1, however it is credited.
 	require.InDeltaSlice(t, []float64{0, 3, 0, 4}, mustEstimate(t, "gae_step", o, b).Returns, 1e-12)
@@ -263,7 +265,7 @@ func TestAStepThatWasCutOffGoesOnByTheCriticsValue(t *testing.T) {
 	}
 	b.Bootstrap = []float64{0, math.Inf(1)}
 	var fault *stats.BatchError
-	e, err := New("gae_step", o)
+	e, err := newOf("gae_step", o)
 	require.NoError(t, err)
 	require.ErrorAs(t, e.Estimate(b, &Result{}), &fault)
 	require.Equal(t, "Bootstrap", fault.Field)

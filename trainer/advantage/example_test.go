@@ -8,7 +8,9 @@ import (
 
 // Two trajectories answered one prompt; the first was right.
 func ExampleNew() {
-	estimator, err := advantage.New("grpo", advantage.DefaultOptions())
+	keys := advantage.Keys("grpo").(*advantage.GRPO)
+	keys.StdEpsilon = 1e-6
+	estimator, err := advantage.New("grpo", keys)
 	if err != nil {
 		panic(err)
 	}

@@ -10,42 +10,75 @@ import (
 type Foreign struct {
 	// Name in configuration: not empty, and not that of a stock estimator.
 	Name string
-	// Make returns the estimator under the run's options, which have been validated. It is called at each start of a trainer.
-	Make func(o Options) (Estimator, error)
-	// Facts are what a trainer must know of the estimator, under all options.
+	// Keys returns a new pointer to a struct of the estimator's own keys with their defaults. The struct's fields have the tag koanf, with
+	// the key's name in the section trainer.advantage; the tags min, max and oneof bound their values, and a method Validate() error is
+	// asked too. Nil: the estimator has no key.
+	Keys func() any
+	// Make returns the estimator under the run's keys: what Keys returned, with the configured values, which have been validated; nil where
+	// Keys is nil. It is called at each start of a trainer.
+	Make func(keys any) (Estimator, error)
+	// Facts are what a trainer must know of the estimator, whatever its keys.
 	Facts Facts
 }
 
 // PerGroup is a foreign estimator that compares the rewards of a group's trajectories, each the sum of the trajectory's
 // rewards at action tokens, and fills one advantage for each of them, which goes to all of its action tokens.
 // Trajectories without an action token are left out. An advantage that is not finite is an error that names the
-// rewards it came from.
+// rewards it came from. The estimator has the key length_penalty, as the stock ones have.
 func PerGroup(name string, compare func(rewards, advantages []float64)) Foreign {
-	formula := func(_ *outcome, g group) error {
-		compare(g.rewards, g.advantages)
-		return g.finite(name)
+	if compare == nil {
+		return PerGroupWith[struct{}](name, struct{}{}, nil)
 	}
+	return PerGroupWith(name, struct{}{}, func(_ struct{}, rewards, advantages []float64) { compare(rewards, advantages) })
+}
+
+// PerGroupWith is PerGroup of an estimator with keys of its own beside: the fields of K that have the tag koanf. defaults are their values
+// before anything sets them.
+func PerGroupWith[K any](name string, defaults K, compare func(keys K, rewards, advantages []float64)) Foreign {
 	return Foreign{
 		Name: name,
-		Make: func(o Options) (Estimator, error) {
-			if compare == nil {
+		Keys: func() any { return &perGroup[K]{Own: defaults} },
+		Make: func(keys any) (Estimator, error) {
+			k, ok := keys.(*perGroup[K])
+			switch {
+			case compare == nil:
 				return nil, errors.New("what compares a group is nil")
+			case !ok:
+				return nil, fmt.Errorf("the keys are a %T: want a %T", keys, k)
 			}
-			return groupwise(formula)(name, o)
+			return newOutcome(name, DefaultArithmetic(), Grouped{Comparing: k.Comparing}, func(_ *outcome, g group) error {
+				compare(k.Own, g.rewards, g.advantages)
+				return g.finite(name)
+			}), nil
 		},
-		Facts: Facts{Requires: []string{"Group"}, Reads: []string{
-			"length_penalty.input_tokens", "length_penalty.output_tokens", "length_penalty.turns",
-		}},
+		Facts: Facts{Requires: []string{"Group"}},
 	}
 }
 
-// make is the builder's constructor.
-func (f Foreign) make(_ string, o Options) (Estimator, error) {
-	e, err := f.Make(o)
-	if err == nil && e == nil {
-		err = errors.New("Foreign.Make returned neither an estimator nor an error")
+// perGroup are the keys of PerGroupWith.
+type perGroup[K any] struct {
+	Own       K `koanf:",squash"`
+	Comparing `koanf:",squash"`
+}
+
+// builder makes the estimator as a stock one is made.
+func (f Foreign) builder() builder {
+	return builder{
+		keys: func() any {
+			if f.Keys == nil {
+				return nil
+			}
+			return f.Keys()
+		},
+		make: func(_ string, keys any, _ Arithmetic) (Estimator, error) {
+			e, err := f.Make(keys)
+			if err == nil && e == nil {
+				err = errors.New("Foreign.Make returned neither an estimator nor an error")
+			}
+			return e, err
+		},
+		facts: func(any) Facts { return f.Facts },
 	}
-	return e, err
 }
 
 // validate reports what a name cannot be, among those that are taken.

@@ -11,7 +11,12 @@ import (
 //	A = A_episode + weight A_turn,  A_turn from the discounted returns G_k = r_k + gamma G_{k+1} of turns with one anchor
 //
 // A turn whose state no other turn shares has turn advantage 0.
-type gigpo struct{ outcome }
+type gigpo struct {
+	outcome
+	Steps
+	anchor     string
+	stepWeight float64
+}
 
 // turn is a run of action tokens, [lo, hi); with step_unit segment the action tokens among [lo, hi).
 type turn struct {
@@ -30,10 +35,6 @@ type turns struct {
 	returns, relative    []float64
 }
 
-func newGiGPO(name string, o Options) (Estimator, error) {
-	return &gigpo{outcome{name: name, options: o, formula: grpo}}, nil
-}
-
 func (e *gigpo) Estimate(b *Batch, out *Result) error {
 	if err := e.collect(b); err != nil {
 		return err
@@ -43,8 +44,7 @@ func (e *gigpo) Estimate(b *Batch, out *Result) error {
 	}
 	out.share(len(b.Mask))
 	clear(e.advantages)
-	alone := outcome{options: e.options}
-	alone.options.Single = SingleZero
+	alone := outcome{whitener: e.whitener, Alone: Alone{SingleZero}, formula: e.formula}
 	return stats.Parallel(e.layout.groups(), len(b.Mask), func(lo, hi int) error {
 		t := turns{ids: map[uint64]int{}}
 		for g := lo; g < hi; g++ { // all of a group's work while it is in the cache
@@ -53,17 +53,17 @@ func (e *gigpo) Estimate(b *Batch, out *Result) error {
 			}
 			members := e.members(g)
 			e.shape(b, g, members)
-			if err := grpo(&e.outcome, members); err != nil {
+			if err := e.formula(&e.outcome, members); err != nil {
 				return err
 			}
 			e.cut(b, g, &t, out.Advantages)
-			t.discount(e.options.StepGamma)
+			t.discount(e.StepGamma)
 			if err := t.compare(&alone); err != nil {
 				return err
 			}
 			for _, t := range t.all {
-				v := e.advantages[t.trajectory] + e.options.StepWeight*t.advantage
-				if e.options.StepUnit == UnitSegment {
+				v := e.advantages[t.trajectory] + e.stepWeight*t.advantage
+				if e.StepUnit == UnitSegment {
 					stats.Fill(out.Advantages[t.lo:t.hi], b.Mask[t.lo:t.hi], v, 0)
 				} else {
 					stats.Set(out.Advantages[t.lo:t.hi], v)
@@ -80,7 +80,7 @@ func (e *gigpo) cut(b *Batch, g int, t *turns, advantages []float64) {
 	clear(t.ids)
 	for k := e.layout.groupStart[g]; k < e.layout.groupStart[g+1]; k++ {
 		for _, i := range e.layout.rowsOf(e.layout.trajectories[k]) {
-			if e.options.StepUnit == UnitSegment {
+			if e.StepUnit == UnitSegment {
 				t.addRow(b, i, k, advantages)
 				continue
 			}
@@ -90,7 +90,7 @@ func (e *gigpo) cut(b *Batch, g int, t *turns, advantages []float64) {
 				hi := lo + n
 				if acts {
 					t.add(turn{lo: lo, hi: hi, trajectory: k, value: stats.Total(b.Rewards[lo:hi])}, anchor(b.Tokens[before:lo]))
-					if e.options.Anchor != AnchorContext {
+					if e.anchor != AnchorContext {
 						before = hi
 					}
 				} else {
@@ -147,7 +147,7 @@ func (t *turns) compare(alone *outcome) error {
 		for j, k := range members {
 			t.returns[j] = t.all[k].value
 		}
-		if err := grpo(alone, group{rewards: t.returns, advantages: t.relative}); err != nil {
+		if err := alone.formula(alone, group{rewards: t.returns, advantages: t.relative}); err != nil {
 			return err
 		}
 		for j, k := range members {

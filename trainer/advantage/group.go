@@ -7,28 +7,32 @@ import (
 	"github.com/weir-rl/weir/trainer/stats"
 )
 
+// formula fills the advantages of one group.
+type formula func(e *outcome, g group) error
+
 // grpo compares each trajectory with its group (DeepSeekMath, arXiv 2402.03300, section 4.1.2; without the
 // deviation it is Dr. GRPO, arXiv 2503.20783):
 //
 //	A_i = (R_i - mean(R)) / (std(R) + epsilon)
-func grpo(e *outcome, g group) error {
-	o := &e.options
-	mean, std := o.centre(g.rewards)
-	scale := 1.0
-	if o.DivideByStd {
-		scale = 1 / (std + o.StdEpsilon)
+func grpo(keys Scaling) formula {
+	return func(e *outcome, g group) error {
+		mean, std := e.centre(g.rewards)
+		scale := 1.0
+		if keys.DivideByStd {
+			scale = 1 / (std + keys.StdEpsilon)
+		}
+		for i, r := range g.rewards {
+			g.advantages[i] = (r - mean) * scale
+		}
+		return nil
 	}
-	for i, r := range g.rewards {
-		g.advantages[i] = (r - mean) * scale
-	}
-	return nil
 }
 
 // centred subtracts the group's mean alone: Dr. GRPO, the baseline of REINFORCE++-baseline.
 //
 //	A_i = R_i - mean(R)
 func centred(e *outcome, g group) error {
-	mean, _ := e.options.centre(g.rewards)
+	mean, _ := e.centre(g.rewards)
 	for i, r := range g.rewards {
 		g.advantages[i] = r - mean
 	}
@@ -37,20 +41,20 @@ func centred(e *outcome, g group) error {
 
 // centre is the mean and the unbiased deviation of a group's rewards. A group of one has deviation 1 and, as
 // Single says, itself or 0 as its mean.
-func (o *Options) centre(rewards []float64) (mean, std float64) {
+func (e *outcome) centre(rewards []float64) (mean, std float64) {
 	if len(rewards) == 1 {
-		return o.baseline(rewards[0]), 1
+		return e.baseline(rewards[0]), 1
 	}
 	mean, std = stats.MeanStd(rewards)
-	if o.VarianceFloor > 0 {
-		std = max(std, math.Sqrt(o.VarianceFloor))
+	if e.VarianceFloor > 0 {
+		std = max(std, math.Sqrt(e.VarianceFloor))
 	}
 	return mean, std
 }
 
 // baseline is that of a group of one.
-func (o *Options) baseline(reward float64) float64 {
-	if o.Single == SingleReward {
+func (a Alone) baseline(reward float64) float64 {
+	if a.Single == SingleReward {
 		return 0
 	}
 	return reward
@@ -59,13 +63,20 @@ func (o *Options) baseline(reward float64) float64 {
 // passK credits only the best of a group, by its lead over the second (arXiv 2503.19595):
 //
 //	A_best = (R_best - R_second) / (std(R) + epsilon), else 0
-func passK(e *outcome, g group) error {
-	if g.size < 2 {
-		return stats.Fault("Group", -1, "a group of %d: pass@k compares at least two", g.size)
-	}
-	if len(g.rewards) < 2 {
+func passK(keys Scaling) formula {
+	return func(e *outcome, g group) error {
+		if g.size < 2 {
+			return stats.Fault("Group", -1, "a group of %d: pass@k compares at least two", g.size)
+		}
+		if len(g.rewards) >= 2 {
+			e.creditBest(keys, g)
+		}
 		return nil
 	}
+}
+
+// creditBest is passK of a group of two or more.
+func (e *outcome) creditBest(keys Scaling, g group) {
 	best, first, second := 0, math.Inf(-1), math.Inf(-1)
 	for i, r := range g.rewards {
 		if r > first {
@@ -75,13 +86,12 @@ func passK(e *outcome, g group) error {
 		}
 	}
 	lead := first - second
-	if e.options.DivideByStd {
-		_, std := e.options.centre(g.rewards)
-		lead /= std + e.options.StdEpsilon
+	if keys.DivideByStd {
+		_, std := e.centre(g.rewards)
+		lead /= std + keys.StdEpsilon
 	}
 	clear(g.advantages)
 	g.advantages[best] = lead
-	return nil
 }
 
 // rloo compares each trajectory with the others of its group (arXiv 2402.14740):
@@ -90,7 +100,7 @@ func passK(e *outcome, g group) error {
 func rloo(e *outcome, g group) error {
 	n := float64(len(g.rewards))
 	if n == 1 {
-		g.advantages[0] = g.rewards[0] - e.options.baseline(g.rewards[0])
+		g.advantages[0] = g.rewards[0] - e.baseline(g.rewards[0])
 		return nil
 	}
 	mean, _ := stats.MeanStd(g.rewards)
@@ -105,7 +115,7 @@ func rloo(e *outcome, g group) error {
 //	A_i = R_i - sum_j len_j R_j / sum_j len_j
 func opo(e *outcome, g group) error {
 	if len(g.rewards) == 1 {
-		g.advantages[0] = g.rewards[0] - e.options.baseline(g.rewards[0])
+		g.advantages[0] = g.rewards[0] - e.baseline(g.rewards[0])
 		return nil
 	}
 	var weighted, length float64
@@ -114,7 +124,7 @@ func opo(e *outcome, g group) error {
 		length += g.lengths[i]
 	}
 	baseline := stats.Divide(weighted, length)
-	if length == 0 && e.options.EmptyNaN {
+	if length == 0 && e.EmptyNaN {
 		baseline = math.NaN()
 	}
 	for i, r := range g.rewards {
@@ -126,13 +136,15 @@ func opo(e *outcome, g group) error {
 // gpg scales the centred rewards up by how few of the batch's are not 0 (arXiv 2504.02546):
 //
 //	A_i = alpha (R_i - mean(R)) / norm,  alpha = trajectories / max(1, trajectories with a reward)
-func gpg(e *outcome, g group) error {
-	alpha := float64(e.totals.trajectories) / float64(max(1, e.totals.rewarded))
-	mean, _ := e.options.centre(g.rewards)
-	for i, r := range g.rewards {
-		g.advantages[i] = alpha * (r - mean) / e.options.GPGNorm
+func gpg(norm float64) formula {
+	return func(e *outcome, g group) error {
+		alpha := float64(e.totals.trajectories) / float64(max(1, e.totals.rewarded))
+		mean, _ := e.centre(g.rewards)
+		for i, r := range g.rewards {
+			g.advantages[i] = alpha * (r - mean) / norm
+		}
+		return nil
 	}
-	return nil
 }
 
 // maxRL divides by the group's mean, which follows the gradient of the likelihood of success (prime-rl):
@@ -159,60 +171,63 @@ const (
 // rae compares each trajectory with its agent's running mean, which it then moves (SPIRAL, arXiv 2506.24119):
 //
 //	A_i = R_i - b;  b = decay b + (1 - decay) R_i
-func rae(e *outcome, g group) error {
-	if e.baselines == nil {
-		e.baselines = map[int]float64{}
-	}
-	decay := e.options.Decay
-	for i, r := range g.rewards {
-		agent := g.agents[i]
-		b, known := e.baselines[agent]
-		if !known && len(e.baselines) >= maxBaselines {
-			agent = otherAgents
-			b = e.baselines[agent]
+func rae(decay float64) formula {
+	return func(e *outcome, g group) error {
+		if e.baselines == nil {
+			e.baselines = map[int]float64{}
 		}
-		g.advantages[i] = r - b
-		e.baselines[agent] = decay*b + (1-decay)*r
+		for i, r := range g.rewards {
+			agent := g.agents[i]
+			b, known := e.baselines[agent]
+			if !known && len(e.baselines) >= maxBaselines {
+				agent = otherAgents
+				b = e.baselines[agent]
+			}
+			g.advantages[i] = r - b
+			e.baselines[agent] = decay*b + (1-decay)*r
+		}
+		return nil
 	}
-	return nil
 }
 
 // byAgent groups by (prompt group, agent), but agents with a role of EpisodeAgents by (episode, role). Without agents there is one
 // in each group, and without roles or episodes none is compared within an episode.
-func byAgent(e *outcome, b *Batch) error {
-	rows := b.Rows()
-	if err := stats.CheckLength("Group", b.Group, rows); err != nil {
-		return err
-	}
-	if err := optional("Agent", b.Agent, rows); err != nil {
-		return err
-	}
-	if err := optional("Episode", b.Episode, rows); err != nil {
-		return err
-	}
-	if err := optional("Role", b.Role, rows); err != nil {
-		return err
-	}
-	type key struct {
-		group, agent, episode int
-		role                  string
-	}
-	ids := map[key]int{}
-	e.groupIDs = stats.Resize(e.groupIDs, rows)
-	for i := range rows {
-		k := key{group: b.Group[i]}
-		if b.Agent != nil {
-			k.agent = b.Agent[i]
+func byAgent(roles []string) func(e *outcome, b *Batch) error {
+	return func(e *outcome, b *Batch) error {
+		rows := b.Rows()
+		if err := stats.CheckLength("Group", b.Group, rows); err != nil {
+			return err
 		}
-		if b.Role != nil && b.Episode != nil && slices.Contains(e.options.EpisodeAgents, b.Role[i]) {
-			k = key{episode: b.Episode[i], role: b.Role[i]}
+		if err := optional("Agent", b.Agent, rows); err != nil {
+			return err
 		}
-		id, ok := ids[k]
-		if !ok {
-			id = len(ids)
-			ids[k] = id
+		if err := optional("Episode", b.Episode, rows); err != nil {
+			return err
 		}
-		e.groupIDs[i] = id
+		if err := optional("Role", b.Role, rows); err != nil {
+			return err
+		}
+		type key struct {
+			group, agent, episode int
+			role                  string
+		}
+		ids := map[key]int{}
+		e.groupIDs = stats.Resize(e.groupIDs, rows)
+		for i := range rows {
+			k := key{group: b.Group[i]}
+			if b.Agent != nil {
+				k.agent = b.Agent[i]
+			}
+			if b.Role != nil && b.Episode != nil && slices.Contains(roles, b.Role[i]) {
+				k = key{episode: b.Episode[i], role: b.Role[i]}
+			}
+			id, ok := ids[k]
+			if !ok {
+				id = len(ids)
+				ids[k] = id
+			}
+			e.groupIDs[i] = id
+		}
+		return nil
 	}
-	return nil
 }

@@ -12,10 +12,10 @@ func TestLearnsFromIsTheLeastGroupWithAnAdvantage(t *testing.T) {
 	t.Parallel()
 	for _, name := range Names() {
 		for _, single := range []string{SingleZero, SingleReward} {
-			o := DefaultOptions()
+			o := defaultOptions()
 			o.Single = single
 			learns := func(size int) bool {
-				e, err := New(name, o)
+				e, err := newOf(name, o)
 				require.NoError(t, err)
 				var out Result
 				b := everyCase(rand.New(rand.NewPCG(5, 6)), false, size, size, size, size)
@@ -38,7 +38,7 @@ func TestLearnsFromIsTheLeastGroupWithAnAdvantage(t *testing.T) {
 				least++
 				require.Less(t, least, 4, name)
 			}
-			require.Equal(t, least, LearnsFrom(name, o), "%s %s", name, single)
+			require.Equal(t, least, FactsOf(name, o.keys(name)).LearnsFrom, "%s %s", name, single)
 		}
 	}
 }

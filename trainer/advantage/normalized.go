@@ -2,6 +2,10 @@ package advantage
 
 import "github.com/weir-rl/weir/trainer/stats"
 
+// NormalizeProcessOf is an estimator whose process rewards, those before a trajectory's last action token, are divided by their largest
+// return in size over the batch before it reads them (PRIME, Agent-R1).
+func NormalizeProcessOf(e Estimator) Estimator { return &normalized{Estimator: e} }
+
 // normalized scales the process rewards (PRIME, as in Agent-R1) before another estimator reads them.
 type normalized struct {
 	Estimator

@@ -36,11 +36,11 @@ type totals struct{ trajectories, rewarded int }
 
 // outcome gives every action token of a trajectory the same advantage, from the rewards of its group.
 type outcome struct {
-	name    string
-	options Options
-	formula func(e *outcome, g group) error
-	// whiten brings the tokens' advantages to mean 0 and variance 1 over the batch.
-	whiten bool
+	name string
+	whitener
+	Alone
+	Comparing
+	formula formula
 	// regroup, when set, makes the groups other than by prompt.
 	regroup func(e *outcome, b *Batch) error
 
@@ -86,12 +86,12 @@ func (e *outcome) compare(b *Batch) error {
 // does so: long trajectories then weigh more.
 func (e *outcome) broadcast(b *Batch, out *Result) error {
 	off := 0.0
-	if e.whiten && e.options.Whiten {
+	if e.Whiten {
 		var m stats.Moments
 		for k, a := range e.advantages {
 			m = m.Merge(stats.Moments{N: e.lengths[k], Mean: a})
 		}
-		f, err := e.options.whitening().Of(m)
+		f, err := e.whitening().Of(m)
 		if err != nil {
 			return err
 		}
@@ -100,7 +100,7 @@ func (e *outcome) broadcast(b *Batch, out *Result) error {
 		}
 		off = f.At(0)
 	}
-	if e.options.MaskAdvantages || !e.whiten {
+	if e.MaskAdvantages {
 		off = 0
 	}
 	out.share(len(b.Mask))
@@ -171,18 +171,18 @@ func (e *outcome) sum(b *Batch) error {
 
 // sumGroup is sum of group g: those of its trajectories that count come before those that do not.
 func (e *outcome) sumGroup(b *Batch, g int) (err error) {
-	e.layout.emptyLast(b, g, e.options.CountEmpty)
+	e.layout.emptyLast(b, g, e.CountEmpty)
 	e.kept[g] = 0
 	for k := e.layout.groupStart[g]; k < e.layout.groupStart[g+1]; k++ {
 		rows := e.layout.rowsOf(e.layout.trajectories[k])
-		if e.rewards[k], e.lengths[k], err = scoreRows(b, b.Rewards, rows, e.options.MaskRewards); err != nil {
+		if e.rewards[k], e.lengths[k], err = scoreRows(b, b.Rewards, rows, e.MaskRewards); err != nil {
 			return err
 		}
 		e.agents[k] = 0
 		if b.Agent != nil {
 			e.agents[k] = b.Agent[rows[0]]
 		}
-		if e.lengths[k] != 0 || e.options.CountEmpty {
+		if e.lengths[k] != 0 || e.CountEmpty {
 			e.kept[g]++
 		}
 	}
@@ -225,22 +225,22 @@ func scoreRow(b *Batch, rewards []float64, i int, masked bool) (reward, length f
 }
 
 // whitening is the one that the options choose.
-func (o *Options) whitening() stats.Whitening {
-	return stats.Whitening{MeanEpsilon: o.CountEpsilon, VarianceEpsilon: o.WhitenEpsilon}
+func (w *whitener) whitening() stats.Whitening {
+	return stats.Whitening{MeanEpsilon: w.CountEpsilon, VarianceEpsilon: w.WhitenEpsilon}
 }
 
 // whiten writes the advantages, from values of these moments that may be the advantages themselves, brought to mean 0
 // and variance 1 and masked, as the options choose.
-func (o *Options) whiten(from, advantages []float64, m []uint8, moments stats.Moments) error {
+func (w *whitener) whitenTokens(from, advantages []float64, m []uint8, moments stats.Moments) error {
 	f := stats.Identity()
-	if o.Whiten {
+	if w.Whiten {
 		var err error
-		if f, err = o.whitening().Of(moments); err != nil {
+		if f, err = w.whitening().Of(moments); err != nil {
 			return err
 		}
 	}
 	return stats.Parallel(len(m), len(m), func(lo, hi int) error {
-		if o.MaskAdvantages {
+		if w.MaskAdvantages {
 			f.Masked(from[lo:hi], m[lo:hi], advantages[lo:hi])
 		} else {
 			f.All(from[lo:hi], advantages[lo:hi])

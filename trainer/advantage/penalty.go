@@ -6,7 +6,7 @@ import "github.com/weir-rl/weir/trainer/stats"
 //
 //	R_i -= mean(R) sum_k weight_k x_ki / max(1, max_j x_kj)
 func (e *outcome) shape(b *Batch, g int, members group) {
-	p := e.options.LengthPenalty
+	p := e.LengthPenalty
 	if p == (LengthPenalty{}) {
 		return
 	}

@@ -14,9 +14,10 @@ import (
 //
 // The sum runs over all rows of the trajectory.
 type primeRLOO struct {
-	name    string
-	options Options
-	layout  layout
+	name string
+	Arithmetic
+	PrimeRLOO
+	layout layout
 	splitter
 	// One entry a trajectory.
 	rewards, means []float64
@@ -57,10 +58,10 @@ func (e *primeRLOO) Estimate(b *Batch, out *Result) error {
 	for _, part := range e.parts {
 		m = m.Merge(part)
 	}
-	if err := e.options.whiten(returns, out.Advantages, b.Mask, m); err != nil {
+	if err := (&whitener{e.Arithmetic, e.Whitening}).whitenTokens(returns, out.Advantages, b.Mask, m); err != nil {
 		return err
 	}
-	if e.options.MaskReturns && !e.options.MaskAdvantages && !out.AdvantagesOnly {
+	if e.MaskReturns && !e.MaskAdvantages && !out.AdvantagesOnly {
 		stats.Mask(returns, b.Mask) // only now, as the advantages carry what stood there
 	}
 	return nil
@@ -75,7 +76,7 @@ func (e *primeRLOO) group(b *Batch, members []int, rewards, processRewards, retu
 		if err != nil {
 			return err
 		}
-		if length == 0 && !e.options.CountEmpty {
+		if length == 0 && !e.CountEmpty {
 			continue
 		}
 		n++
@@ -85,19 +86,19 @@ func (e *primeRLOO) group(b *Batch, members []int, rewards, processRewards, retu
 	scale, share := n/(n-1), 1/(n-1)
 	if n <= 1 {
 		scale, share = 1, 1
-		if e.options.Single == SingleReward {
+		if e.Single == SingleReward {
 			share = 0
 		}
 	}
 	for _, k := range members {
 		e.parts[k] = stats.Moments{}
-		from := primeState{last: e.options.OutcomeWeight * (e.rewards[k]*scale - outcome*share)}
+		from := primeState{last: e.OutcomeWeight * (e.rewards[k]*scale - outcome*share)}
 		for _, i := range slices.Backward(e.layout.rowsOf(k)) {
 			lo, hi := b.Offsets[i], b.Offsets[i+1]
 			var m stats.Moments
 			from, m = e.returns(b.Mask[lo:hi], processRewards[lo:hi], scale, process*share, from, returns[lo:hi])
 			e.parts[k] = e.parts[k].Merge(m)
-			if e.options.MaskReturns && e.options.MaskAdvantages {
+			if e.MaskReturns && e.MaskAdvantages {
 				stats.Mask(returns[lo:hi], b.Mask[lo:hi])
 			}
 		}
@@ -108,7 +109,7 @@ func (e *primeRLOO) group(b *Batch, members []int, rewards, processRewards, retu
 // sum notes trajectory k's outcome and its mean process reward, and counts its action tokens.
 func (e *primeRLOO) sum(b *Batch, k int, rewards, processRewards []float64) (length float64, err error) {
 	rows, process := e.layout.rowsOf(k), 0.0
-	if e.rewards[k], length, err = scoreRows(b, rewards, rows, e.options.MaskRewards); err != nil {
+	if e.rewards[k], length, err = scoreRows(b, rewards, rows, e.MaskRewards); err != nil {
 		return 0, err
 	}
 	for _, i := range rows {
@@ -129,7 +130,7 @@ type primeState struct{ running, last float64 }
 // returns sums a row's rewards backward from what follows the row. It gives where the row before it goes on from, and the
 // moments over action tokens.
 func (e *primeRLOO) returns(mask []uint8, process []float64, scale, baseline float64, from primeState, out []float64) (to primeState, m stats.Moments) {
-	scale, baseline = scale*e.options.ProcessWeight, baseline*e.options.ProcessWeight
+	scale, baseline = scale*e.ProcessWeight, baseline*e.ProcessWeight
 	running, last := from.running, from.last
 	for hi := len(mask); hi > 0; {
 		lo, acts := stats.LastRun(mask[:hi])

@@ -3,7 +3,7 @@ package advantage
 import (
 	"fmt"
 	"math/rand/v2"
-	"slices"
+	"reflect"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -47,11 +47,11 @@ func everyCase(random *rand.Rand, process bool, sizes ...int) *Batch {
 	return b
 }
 
-// outcomeOf is all that an estimator gives, as text, or why it refuses.
-func outcomeOf(t require.TestingT, name string, o Options, batches []*Batch) string {
-	e, err := New(name, o)
+// outcomeOf is all that an estimator gives, as text, or "" where its keys are refused.
+func outcomeOf(t require.TestingT, a Arithmetic, name string, keys any, batches []*Batch) string {
+	e, err := NewAs(a, name, keys)
 	if err != nil {
-		return "" // no such setting
+		return ""
 	}
 	var all []any
 	for _, b := range batches {
@@ -67,44 +67,10 @@ func outcomeOf(t require.TestingT, name string, o Options, batches []*Batch) str
 	return fmt.Sprint(all...)
 }
 
-// readsOf are the options that change what an estimator gives, under one of the bases.
-func readsOf(t require.TestingT, name string, bases []Options, batches []*Batch) []string {
-	var read []string
-	for _, key := range perturb.Keys(Options{}) {
-		for _, o := range bases {
-			was, changed := outcomeOf(t, name, o, batches), false
-			perturb.Each(&o, key, []string{SingleReward, SingleZero, ByGAE, ByReturn, Broadcast, AnchorContext, AnchorObservation, UnitSegment, UnitTurn, UnitAuto}, func() {
-				now := outcomeOf(t, name, o, batches)
-				changed = changed || now != "" && now != was
-			})
-			if changed {
-				read = append(read, key)
-				break
-			}
-		}
-	}
-	return read
-}
-
-// bases are the settings that others depend on, in all combinations.
-func bases() []Options {
-	var out []Options
-	for k := 0; k < 1<<6; k += 3 {
-		o := DefaultOptions()
-		o.Whiten, o.MaskAdvantages, o.MaskReturns = k&1 == 0, k&2 == 0, k&4 == 0
-		o.CarryMasked, o.ByPosition = k&8 != 0, k&8 != 0
-		o.MaskRewards, o.CountEmpty = k&16 == 0, k&32 != 0
-		if k&4 != 0 {
-			o.Single = SingleReward
-		}
-		out = append(out, o)
-	}
-	return out
-}
-
-// Defect N16: what an estimator is declared to read is what changes its result, for every estimator and option.
-func TestReadsAreTheOptionsThatMatter(t *testing.T) {
+// Defect N16: each key that an estimator has changes its result, for every estimator, unless it says beside what nothing reads it.
+func TestEveryKeyOfAnEstimatorMatters(t *testing.T) {
 	t.Parallel()
+	texts := []string{SingleReward, SingleZero, ByGAE, ByReturn, Broadcast, AnchorContext, AnchorObservation, UnitSegment, UnitTurn, UnitAuto}
 	for _, name := range Names() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -112,23 +78,35 @@ func TestReadsAreTheOptionsThatMatter(t *testing.T) {
 			batches := []*Batch{
 				everyCase(random, false, 1, 4, 3), everyCase(random, true, 4, 2, 3), everyCase(random, false, 3, 2),
 			}
-			credits := []Options{DefaultOptions()}
+			bases := []func() any{func() any { return Keys(name) }}
 			if name == "bilevel" {
-				credits = nil
+				bases = nil
 				for _, steps := range []string{ByReturn, ByGAE} {
 					for _, tokens := range []string{Broadcast, ByGAE} {
-						credits = append(credits, Options{StepCredit: steps, TokenCredit: tokens})
+						bases = append(bases, func() any {
+							k := Keys(name).(*Bilevel)
+							k.StepCredit, k.TokenCredit = steps, tokens
+							return k
+						})
 					}
 				}
 			}
-			for _, credit := range credits {
-				all := bases()
-				for i := range all {
-					all[i].StepCredit, all[i].TokenCredit = credit.StepCredit, credit.TokenCredit
+			for _, base := range bases {
+				keys := base()
+				was := outcomeOf(t, DefaultArithmetic(), name, keys, batches)
+				require.NotEmpty(t, was)
+				for _, key := range perturb.Keys(reflect.ValueOf(keys).Elem().Interface()) {
+					changed := false
+					perturb.Each(keys, key, texts, func() {
+						now := outcomeOf(t, DefaultArithmetic(), name, keys, batches)
+						changed = changed || now != "" && now != was
+					})
+					unread := ""
+					if u, ok := keys.(interface{ Unread(string) string }); ok {
+						unread = u.Unread(key)
+					}
+					require.Equal(t, unread == "", changed, "%s %s", key, unread)
 				}
-				read := readsOf(t, name, all, batches)
-				slices.Sort(read)
-				require.Equal(t, read, Reads(name, credit), "%s %s", credit.StepCredit, credit.TokenCredit)
 			}
 		})
 	}

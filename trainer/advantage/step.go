@@ -9,8 +9,11 @@ import (
 // stepwise gives all action tokens of a row the same advantage: a row is one step of an agent, one context and
 // what it did there. With step_unit turn the batch is cut into rows of one turn first.
 type stepwise struct {
-	name    string
-	options Options
+	name string
+	whitener
+	Steps
+	// lambda is that of generalized advantage estimation over steps.
+	lambda float64
 	// byGAE credits steps by generalized advantage estimation, else by their discounted return.
 	byGAE  bool
 	layout layout
@@ -32,7 +35,7 @@ func (e *stepwise) Estimate(b *Batch, out *Result) error {
 	if err := checkRewards(b); err != nil {
 		return err
 	}
-	if e.options.StepUnit != UnitTurn {
+	if e.StepUnit != UnitTurn {
 		return e.estimate(b, out)
 	}
 	turns, err := e.cutter.cut(b)
@@ -53,7 +56,7 @@ func (e *stepwise) estimate(b *Batch, out *Result) error {
 	if err := stats.CheckRowsFinite("Bootstrap", b.Bootstrap); err != nil {
 		return err
 	}
-	if err := e.steps.read(b, e.byGAE, e.options.MaskRewards); err != nil {
+	if err := e.steps.read(b, e.byGAE, e.MaskRewards); err != nil {
 		return err
 	}
 	for k := range e.layout.count() {
@@ -61,7 +64,7 @@ func (e *stepwise) estimate(b *Batch, out *Result) error {
 		if b.Bootstrap != nil {
 			after = b.Bootstrap[rows[len(rows)-1]]
 		}
-		e.steps.credit(e.counted(b, rows), e.byGAE, e.options.StepGamma, e.options.StepLambda, after)
+		e.steps.credit(e.counted(b, rows), e.byGAE, e.StepGamma, e.lambda, after)
 	}
 	if e.inner != nil {
 		return e.tokens(b, out)
@@ -75,11 +78,11 @@ func (e *stepwise) estimate(b *Batch, out *Result) error {
 	return stats.Parallel(b.Rows(), len(b.Mask), func(first, end int) error {
 		for i := first; i < end; i++ {
 			lo, hi := b.Offsets[i], b.Offsets[i+1]
-			e.broadcast(b.Mask[lo:hi], e.whole[i], e.options.MaskAdvantages, out.Advantages[lo:hi])
+			e.broadcast(b.Mask[lo:hi], e.whole[i], e.MaskAdvantages, out.Advantages[lo:hi])
 			if out.Returns == nil {
 				continue
 			}
-			e.broadcast(b.Mask[lo:hi], e.steps.returns[i], e.options.MaskReturns, out.Returns[lo:hi])
+			e.broadcast(b.Mask[lo:hi], e.steps.returns[i], e.MaskReturns, out.Returns[lo:hi])
 		}
 		return nil
 	})
@@ -96,7 +99,7 @@ func (e *stepwise) broadcast(m []uint8, v float64, masked bool, out []float64) {
 
 // counted are the rows that are steps: those with action tokens, or all if CountEmpty.
 func (e *stepwise) counted(b *Batch, rows []int) []int {
-	if e.options.CountEmpty {
+	if e.CountEmpty {
 		return rows
 	}
 	e.rows = e.rows[:0]
@@ -111,18 +114,18 @@ func (e *stepwise) counted(b *Batch, rows []int) []int {
 // whitenSteps brings the steps' advantages to mean 0 and deviation 1, each step counting once however long.
 func (e *stepwise) whitenSteps(b *Batch) {
 	e.whole = append(e.whole[:0], e.steps.advantages...)
-	if !e.options.Whiten {
+	if !e.Whiten {
 		return
 	}
 	sample := e.sample[:0]
 	for i, a := range e.steps.advantages {
-		if e.options.CountEmpty || hasAction(b, i) {
+		if e.CountEmpty || hasAction(b, i) {
 			sample = append(sample, a)
 		}
 	}
 	mean, std := stats.MeanStd(sample)
 	for i, a := range e.steps.advantages {
-		e.whole[i] = (a - mean) / (std + e.options.WhitenEpsilon)
+		e.whole[i] = (a - mean) / (std + e.WhitenEpsilon)
 	}
 	e.sample = sample
 }
@@ -147,10 +150,6 @@ func placeReturns(b *Batch, returns, rewards []float64) {
 			}
 		}
 	}
-}
-
-func newStepwise(name string, o Options, byGAE bool, inner *tokenwise) Estimator {
-	return &stepwise{name: name, options: o, byGAE: byGAE, inner: inner}
 }
 
 // read takes the steps' rewards and values from the batch.

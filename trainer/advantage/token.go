@@ -10,18 +10,23 @@ import (
 // tokens of a trajectory, across its rows. Tool output takes no time: gamma counts action tokens.
 type tokenwise struct {
 	name    string
-	options Options
+	options tokenOptions
 	// recursion fills one row of the result and returns where the row before it goes on from, and the moments of what
 	// may be whitened.
-	recursion func(o *Options, r tokenRow, from state) (state, stats.Moments)
+	recursion func(o *tokenOptions, r tokenRow, from state) (state, stats.Moments)
 	values    bool // reads Values
 	baselines bool // reads Baselines
-	whiten    bool
 	// same says that advantages before whitening are the returns.
 	same   bool
 	layout layout
 	// parts are moments of the advantages, one a trajectory.
 	parts []stats.Moments
+}
+
+// tokenOptions are what the recursions read.
+type tokenOptions struct {
+	whitener
+	gamma, lambda float64
 }
 
 // tokenRow is one row: slices with one entry a token.
@@ -61,7 +66,7 @@ func (e *tokenwise) Estimate(b *Batch, out *Result) error {
 		}
 		return nil
 	})
-	if err != nil || !e.whiten || !o.Whiten {
+	if err != nil || !o.Whiten {
 		return err
 	}
 	var m stats.Moments
@@ -72,7 +77,7 @@ func (e *tokenwise) Estimate(b *Batch, out *Result) error {
 	if e.same {
 		from = returns
 	}
-	if err := o.whiten(from, out.Advantages, b.Mask, m); err != nil {
+	if err := o.whitenTokens(from, out.Advantages, b.Mask, m); err != nil {
 		return err
 	}
 	if e.same && o.MaskReturns && !o.MaskAdvantages {
@@ -82,7 +87,7 @@ func (e *tokenwise) Estimate(b *Batch, out *Result) error {
 }
 
 // trajectory runs the recursion over a trajectory's rows, last to first, and returns the moments of the advantages.
-func (e *tokenwise) trajectory(b *Batch, o *Options, rows []int, advantages, returns []float64) (m stats.Moments, err error) {
+func (e *tokenwise) trajectory(b *Batch, o *tokenOptions, rows []int, advantages, returns []float64) (m stats.Moments, err error) {
 	var s state
 	if b.Bootstrap != nil {
 		s.next = b.Bootstrap[rows[len(rows)-1]]
@@ -111,8 +116,8 @@ func (e *tokenwise) trajectory(b *Batch, o *Options, rows []int, advantages, ret
 }
 
 // after masks a row, which is still in the cache, unless it is to be whitened and masked later.
-func (e *tokenwise) after(o *Options, r tokenRow) {
-	later := e.whiten && o.Whiten
+func (e *tokenwise) after(o *tokenOptions, r tokenRow) {
+	later := o.Whiten
 	if !later {
 		if e.same {
 			copy(r.advantages, r.returns)
@@ -156,7 +161,7 @@ func (e *tokenwise) check(b *Batch) error {
 // gae is generalized advantage estimation (arXiv 1506.02438, equations 11 and 16) over action tokens:
 //
 //	delta_t = r_t + gamma V_{t+1} - V_t,  A_t = delta_t + gamma lambda A_{t+1},  G_t = A_t + V_t
-func gae(o *Options, r tokenRow, s state) (state, stats.Moments) {
+func gae(o *tokenOptions, r tokenRow, s state) (state, stats.Moments) {
 	var m stats.Moments
 	for hi := len(r.mask); hi > 0; {
 		lo, acts := stats.LastRun(r.mask[:hi])
@@ -168,8 +173,8 @@ func gae(o *Options, r tokenRow, s state) (state, stats.Moments) {
 			continue
 		}
 		for t, v := range slices.Backward(values) {
-			delta := rewards[t] + o.Gamma*s.next - v
-			s.running, s.next = delta+o.Gamma*o.Lambda*s.running, v
+			delta := rewards[t] + o.gamma*s.next - v
+			s.running, s.next = delta+o.gamma*o.lambda*s.running, v
 			advantages[t], returns[t] = s.running, s.running+v
 		}
 		m = m.Merge(stats.MomentsOfAll(advantages))
@@ -178,7 +183,7 @@ func gae(o *Options, r tokenRow, s state) (state, stats.Moments) {
 }
 
 // rest fills tokens that are not actions, which take no time.
-func (s state) rest(o *Options, values, advantages, returns []float64) {
+func (s state) rest(o *tokenOptions, values, advantages, returns []float64) {
 	a := 0.0
 	if o.CarryMasked {
 		a = s.running
@@ -199,7 +204,7 @@ func (s state) rest(o *Options, values, advantages, returns []float64) {
 //	G_t = r_t + gamma G_{t+1}
 //
 // ResetAtMask breaks the sum at every token that is not an action.
-func discounted(o *Options, r tokenRow, s state) (state, stats.Moments) {
+func discounted(o *tokenOptions, r tokenRow, s state) (state, stats.Moments) {
 	var m stats.Moments
 	for hi := len(r.mask); hi > 0; {
 		lo, acts := stats.LastRun(r.mask[:hi])
@@ -208,7 +213,7 @@ func discounted(o *Options, r tokenRow, s state) (state, stats.Moments) {
 		switch {
 		case acts:
 			var run stats.Moments
-			s.running, run = stats.Scan(rewards, o.Gamma, s.running, returns)
+			s.running, run = stats.Scan(rewards, o.gamma, s.running, returns)
 			m = m.Merge(run)
 		case o.ResetAtMask:
 			s.reset(o, rewards, returns)
@@ -221,7 +226,7 @@ func discounted(o *Options, r tokenRow, s state) (state, stats.Moments) {
 }
 
 // reset fills tokens that are not actions, each of which sees only what follows it at once.
-func (s state) reset(o *Options, rewards, returns []float64) {
+func (s state) reset(o *tokenOptions, rewards, returns []float64) {
 	clear(returns)
 	if !o.CarryMasked {
 		return
@@ -229,11 +234,11 @@ func (s state) reset(o *Options, rewards, returns []float64) {
 	if !o.MaskRewards {
 		copy(returns, rewards)
 	}
-	returns[len(returns)-1] += o.Gamma * s.running
+	returns[len(returns)-1] += o.gamma * s.running
 }
 
 // carried is what a token that is not an action holds.
-func (s state) carried(o *Options) float64 {
+func (s state) carried(o *tokenOptions) float64 {
 	if o.CarryMasked {
 		return s.running
 	}
@@ -243,7 +248,7 @@ func (s state) carried(o *Options) float64 {
 // remax subtracts the greedy rollout's reward from the return (arXiv 2310.10505):
 //
 //	A_t = sum_{s >= t} r_s - R(greedy)
-func remax(_ *Options, r tokenRow, s state) (state, stats.Moments) {
+func remax(_ *tokenOptions, r tokenRow, s state) (state, stats.Moments) {
 	for hi := len(r.mask); hi > 0; {
 		lo, acts := stats.LastRun(r.mask[:hi])
 		rewards, advantages, returns := r.rewards[lo:hi], r.advantages[lo:hi], r.returns[lo:hi]

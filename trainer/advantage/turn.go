@@ -14,13 +14,11 @@ import (
 // A trajectory of a single turn is credited with the two together.
 type turnwise struct {
 	outcome
+	// weight multiplies the turns' advantage.
+	weight float64
 	splitter
 	turns, turnAdvantages []float64
 	spans                 []lastTurn
-}
-
-func newTurnwise(name string, o Options) (Estimator, error) {
-	return &turnwise{outcome: outcome{name: name, options: o, formula: grpo}}, nil
 }
 
 func (e *turnwise) Estimate(b *Batch, out *Result) error {
@@ -41,9 +39,9 @@ func (e *turnwise) Estimate(b *Batch, out *Result) error {
 	for k, trajectory := range e.layout.trajectories {
 		e.turns[k] = 0
 		for _, i := range e.layout.rowsOf(trajectory) {
-			r, _, err := scoreRow(b, rewards, i, e.options.MaskRewards)
+			r, _, err := scoreRow(b, rewards, i, e.MaskRewards)
 			if err != nil {
-				return tokenFault(b, i, e.options.MaskRewards, field{"ProcessRewards", rewards})
+				return tokenFault(b, i, e.MaskRewards, field{"ProcessRewards", rewards})
 			}
 			e.turns[k] += r
 		}
@@ -53,12 +51,12 @@ func (e *turnwise) Estimate(b *Batch, out *Result) error {
 	for g := range e.layout.groups() {
 		lo := e.layout.groupStart[g]
 		members := e.members(g)
-		if err := grpo(&e.outcome, members); err != nil {
+		if err := e.formula(&e.outcome, members); err != nil {
 			return err
 		}
 		kept := lo + e.kept[g]
 		members.rewards, members.advantages = e.turns[lo:kept], e.turnAdvantages[lo:kept]
-		if err := grpo(&e.outcome, members); err != nil {
+		if err := e.formula(&e.outcome, members); err != nil {
 			return err
 		}
 	}
@@ -71,13 +69,13 @@ func (e *turnwise) Estimate(b *Batch, out *Result) error {
 		m = m.Merge(stats.Moments{N: e.spans[k].tokens, Mean: last})
 	}
 	f := stats.Identity()
-	if e.options.Whiten {
-		if f, err = e.options.whitening().Of(m); err != nil {
+	if e.Whiten {
+		if f, err = e.whitening().Of(m); err != nil {
 			return err
 		}
 	}
 	off := f.At(0)
-	if e.options.MaskAdvantages {
+	if e.MaskAdvantages {
 		off = 0
 	}
 	return stats.Parallel(e.layout.count(), len(b.Mask), func(lo, hi int) error {
@@ -91,7 +89,7 @@ func (e *turnwise) Estimate(b *Batch, out *Result) error {
 
 // credits are what trajectory k's earlier turns get, and its last.
 func (e *turnwise) credits(k int) (earlier, last float64) {
-	earlier = e.advantages[k] + e.options.TurnWeight*e.turnAdvantages[k]
+	earlier = e.advantages[k] + e.weight*e.turnAdvantages[k]
 	if e.spans[k].only {
 		return earlier, earlier
 	}

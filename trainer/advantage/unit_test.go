@@ -87,7 +87,7 @@ func TestAStepIsAContextOrATurn(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		b := drawBatch(t)
-		o := DefaultOptions()
+		o := defaultOptions()
 		o.StepUnit = rapid.SampledFrom([]string{UnitSegment, UnitTurn}).Draw(t, "unit")
 		o.StepGamma, o.StepLambda = rapid.Float64Range(0, 1).Draw(t, "gamma"), rapid.Float64Range(0, 1).Draw(t, "lambda")
 		o.Gamma, o.Lambda, o.Whiten = 0.9, 0.7, rapid.Bool().Draw(t, "whiten")
@@ -156,7 +156,7 @@ func TestGiGPOAgainstItsSums(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		b := drawBatch(t)
-		o := DefaultOptions()
+		o := defaultOptions()
 		o.StepUnit = rapid.SampledFrom([]string{UnitAuto, UnitSegment, UnitTurn}).Draw(t, "unit")
 		o.Anchor = rapid.SampledFrom([]string{AnchorObservation, AnchorContext}).Draw(t, "anchor")
 		o.StepGamma, o.StepWeight = rapid.Float64Range(0, 1).Draw(t, "gamma"), rapid.Float64Range(0, 2).Draw(t, "weight")
@@ -245,7 +245,7 @@ func TestTurnsOfOneContextAreAsContextsOfOneTurn(t *testing.T) {
 		for i := range apart.Step { // the turns follow one another
 			apart.Step[i] = 100*apart.Step[i] + c.turns[i]
 		}
-		o := DefaultOptions()
+		o := defaultOptions()
 		o.StepGamma = 0.9
 		for _, name := range []string{"gae_step", "reinforce_step", "bilevel", "gigpo"} {
 			o.StepUnit = UnitTurn
@@ -265,7 +265,7 @@ func TestFaultsOfTurnsNameTheRow(t *testing.T) {
 			Trajectory: []int{0, 0}, Step: []int{0, 1}, Bootstrap: []float64{0, 0},
 		}
 	}
-	o := DefaultOptions()
+	o := defaultOptions()
 	o.StepUnit = UnitTurn
 	for _, c := range []struct {
 		field, problem string
@@ -282,23 +282,23 @@ func TestFaultsOfTurnsNameTheRow(t *testing.T) {
 	} {
 		b := good()
 		c.spoil(b)
-		e, err := New("gae_step", o)
+		e, err := newOf("gae_step", o)
 		require.NoError(t, err)
 		var fault *stats.BatchError
 		require.ErrorAs(t, e.Estimate(b, &Result{}), &fault, c.field)
 		require.Equal(t, &stats.BatchError{Field: c.field, Row: c.row, Problem: c.problem}, fault)
 	}
 	o.StepUnit = "turns"
-	require.ErrorContains(t, o.Validate(), `step_unit: unknown "turns": did you mean "turn"?`)
+	require.ErrorContains(t, Validate("gae_step", o.keys("gae_step")), `step_unit: unknown "turns": did you mean "turn"?`)
 }
 
 // What is reused from batch to batch does not show.
 func TestTurnsOfOneBatchDoNotShowInTheNext(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(5, 6))
-	o := DefaultOptions()
+	o := defaultOptions()
 	o.StepUnit = UnitTurn
-	e, err := New("gae_step", o)
+	e, err := newOf("gae_step", o)
 	require.NoError(t, err)
 	for _, sizes := range [][]int{{4, 3}, {1, 2}, {4, 4, 4}} {
 		b := everyCase(random, false, sizes...)

@@ -7,16 +7,15 @@ const Folder = "archive"
 
 // Config says how much is kept.
 type Config struct {
-	// Bytes bounds what the archive takes on the disk: the oldest goes first. 0 writes none. Defaults to 0 (weir's own
-	// default is 128 MiB).
-	Bytes int64 `koanf:"bytes"`
-	// Samples is of how many trajectories of a step the numbers of each token are kept, and as many of those that are refused or
-	// dropped before it are kept whole; groups are not cut. -1 is all, 0 none: then the lines alone are kept. Defaults to 64.
-	Samples int `koanf:"samples"`
+	// Bytes bounds what the archive takes on the disk: the oldest goes first. 0 writes none.
+	Bytes int64 `koanf:"bytes" default:"134217728"`
+	// Samples is of how many trajectories of a step the numbers of each token are kept, and as many of those that are refused or dropped
+	// before it are kept whole; groups are not cut. -1 is all, 0 none: then the lines alone are kept.
+	Samples int `koanf:"samples" default:"64" min:"-1"`
 }
 
 // DefaultConfig has the defaults.
-func DefaultConfig() Config { return Config{Samples: 64} }
+func DefaultConfig() Config { return check.Default[Config]() }
 
 // least is the smallest bound that has room for two segments.
 const least = 1 << 20
@@ -25,7 +24,7 @@ const least = 1 << 20
 func (c Config) Validate() error {
 	return check.All(
 		check.That(c.Bytes == 0 || c.Bytes >= least, "bytes", "%d: must be 0 for none, or at least %d", c.Bytes, least),
-		check.That(c.Samples >= -1, "samples", "%d: must be a count, or -1 for all", c.Samples),
+		check.Fields(c),
 	)
 }
 

@@ -6,46 +6,34 @@ import (
 
 // Config says how groups branch. With Trunks 0 none does, and the rest is not read.
 type Config struct {
-	// Trunks is how many samples of a group are issued first and from their beginning. When all of them have come, or cannot come any
-	// more, the others are issued, each as a fork of a trunk: it has the trunk's turns up to one where the policy became unsure, its
-	// calls made anew, and goes on by itself. Below group_size; 0 issues all samples at once. Defaults to 0.
-	Trunks int `koanf:"trunks"`
+	// Trunks is how many samples of a group are issued first and from their beginning. When all of them have come, or cannot come any more,
+	// the others are issued, each as a fork of a trunk: it has the trunk's turns up to one where the policy became unsure, its calls made
+	// anew, and goes on by itself. Below group_size; 0 issues all samples at once.
+	Trunks int `koanf:"trunks" min:"0"`
 	// Tokens is how many of a turn's first tokens say how unsure the policy was: the mean of their negative log-probabilities, which
-	// estimates the entropy. Defaults to 20.
-	Tokens int `koanf:"tokens"`
+	// estimates the entropy.
+	Tokens int `koanf:"tokens" default:"20" above:"0"`
 	// Alpha, Gamma, Penalty and Threshold say what a place is worth: (alpha + gamma * rise) * (1 - penalty * forks), where rise is how
 	// much higher the entropy is than in the trunk's first turn, over the logarithm of the vocabulary's size, and forks is how many the
 	// trunk has already. The best place is taken again and again; where none is worth more than the threshold the sample is issued
 	// from its beginning. Alpha defaults to 0.5.
-	Alpha float64 `koanf:"alpha"`
-	// Gamma is the weight of the rise in entropy. Defaults to 0.5.
-	Gamma float64 `koanf:"gamma"`
-	// Penalty is what each fork of a trunk takes off the worth of another one. Defaults to 0.2.
-	Penalty float64 `koanf:"penalty"`
-	// Threshold is what a place must be worth more than. Defaults to 0.3.
-	Threshold float64 `koanf:"threshold"`
+	Alpha float64 `koanf:"alpha" default:"0.5"`
+	// Gamma is the weight of the rise in entropy.
+	Gamma float64 `koanf:"gamma" default:"0.5" min:"0"`
+	// Penalty is what each fork of a trunk takes off the worth of another one.
+	Penalty float64 `koanf:"penalty" default:"0.2" min:"0" max:"1"`
+	// Threshold is what a place must be worth more than.
+	Threshold float64 `koanf:"threshold" default:"0.3"`
 	// MaxTokens bounds the tokens that a fork takes over, all segments together: a ticket carries them, at about 9 bytes each, in one
-	// message of the broker. Defaults to 32768.
-	MaxTokens int `koanf:"max_tokens"`
+	// message of the broker.
+	MaxTokens int `koanf:"max_tokens" default:"32768" above:"0"`
 }
 
 // Default branches nothing.
-func Default() Config {
-	return Config{Tokens: 20, Alpha: 0.5, Gamma: 0.5, Penalty: 0.2, Threshold: 0.3, MaxTokens: 32768}
-}
+func Default() Config { return check.Default[Config]() }
 
 // Validate reports every fault.
-func (c Config) Validate() error {
-	return check.All(
-		check.NotNegative("trunks", c.Trunks),
-		check.Positive("tokens", c.Tokens),
-		check.Finite("alpha", c.Alpha),
-		check.NotNegative("gamma", c.Gamma),
-		check.Between("penalty", c.Penalty, 0, 1),
-		check.Finite("threshold", c.Threshold),
-		check.Positive("max_tokens", c.MaxTokens),
-	)
-}
+func (c Config) Validate() error { return check.Fields(c) }
 
 // Unread says why nothing depends on a key of the section, beginning with the other key that says so; "" if something does.
 func (c Config) Unread(key string) string {

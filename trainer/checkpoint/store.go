@@ -26,37 +26,30 @@ type Network interface {
 
 // Config says what is kept, and where.
 type Config struct {
-	// Dir is the store's folder. Defaults to "checkpoints".
-	Dir string `koanf:"dir"`
-	// Keep is how many of the newest checkpoints stay; a run can go back to any of them. Defaults to 2.
-	Keep int `koanf:"keep"`
-	// Every keeps each checkpoint whose step is a multiple of it for good, for people; 0 keeps none. Defaults to 0.
-	Every int `koanf:"every"`
-	// Messages is how many messages may end without being trained on before the last checkpoint is written anew, so
-	// that the stream can be purged of them. Defaults to 1024.
-	Messages int `koanf:"messages"`
+	// Dir is the store's folder.
+	Dir string `koanf:"dir" default:"checkpoints"`
+	// Keep is how many of the newest checkpoints stay; a run can go back to any of them.
+	Keep int `koanf:"keep" default:"2" above:"0"`
+	// Every keeps each checkpoint whose step is a multiple of it for good, for people; 0 keeps none.
+	Every int `koanf:"every" min:"0"`
+	// Messages is how many messages may end without being trained on before the last checkpoint is written anew, so that the stream can be
+	// purged of them.
+	Messages int `koanf:"messages" default:"1024" above:"0"`
 	// Batches is how many of the newest batches are kept whole, for audits: -1 is all that BatchBytes has room for, 0
-	// none. Defaults to 64 (weir's own default is -1).
-	Batches int `koanf:"batches"`
-	// BatchBytes bounds what the kept batches take on the disk, in bytes: the oldest go first, and the newest always
-	// stays. 0 is no bound. Defaults to 1 GiB.
-	BatchBytes int64 `koanf:"batch_bytes"`
+	// none.
+	Batches int `koanf:"batches" default:"-1" min:"-1"`
+	// BatchBytes bounds what the kept batches take on the disk, in bytes: the oldest go first, and the newest always stays. 0 is no bound.
+	BatchBytes int64 `koanf:"batch_bytes" default:"1073741824" min:"0"`
 }
 
 // DefaultConfig has the defaults.
-func DefaultConfig() Config {
-	return Config{Dir: "checkpoints", Keep: 2, Messages: 1024, Batches: 64, BatchBytes: 1 << 30}
-}
+func DefaultConfig() Config { return check.Default[Config]() }
 
 // Validate reports every fault.
 func (c Config) Validate() error {
 	return check.All(
 		check.Given("dir", c.Dir, "name a folder"),
-		check.Positive("keep", c.Keep),
-		check.NotNegative("every", c.Every),
-		check.Positive("messages", c.Messages),
-		check.That(c.Batches >= -1, "batches", "%d: must be a count, or -1 for all", c.Batches),
-		check.That(c.BatchBytes >= 0, "batch_bytes", "%d: must be positive, or 0 for no bound", c.BatchBytes),
+		check.Fields(c),
 	)
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/gpu/enginetest"
+	"github.com/weir-rl/weir/internal/perturb"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/trainer/advantage"
 	"github.com/weir-rl/weir/trainer/batch"
@@ -198,18 +199,24 @@ func TestAnAgentIsCreditedAsIfItsPartWereATrajectoryOfItsOwn(t *testing.T) {
 			t.Parallel()
 			rapid.Check(t, func(t *rapid.T) {
 				cfg := testConfig()
-				cfg.Advantage.Name, cfg.Advantage.Whiten = name, rapid.Bool().Draw(t, "whiten")
+				cfg.Advantage.Name, cfg.Advantage.Own = name, advantage.Keys(name)
+				perturb.Overlay(cfg.Advantage.Own, struct {
+					Whiten           bool
+					Single           string
+					StepGamma, Gamma float64
+				}{
+					rapid.Bool().Draw(t, "whiten"),
+					rapid.SampledFrom([]string{advantage.SingleZero, advantage.SingleReward}).Draw(t, "single"), 0.9, 0.8,
+				}, true)
 				cfg.Advantage.NormalizeProcess = name != "remax" && rapid.Bool().Draw(t, "normalize process")
-				cfg.Advantage.Single = rapid.SampledFrom([]string{advantage.SingleZero, advantage.SingleReward}).Draw(t, "single")
 				cfg.Advantage.Normalize.Mean = rapid.SampledFrom([]string{"none", "group"}).Draw(t, "normalize")
-				cfg.Advantage.StepGamma, cfg.Advantage.Gamma = 0.9, 0.8
 				if cfg.needsValues() {
 					cfg.Critic.Network = CriticHead
 				}
 				require.NoError(t, cfg.Validate())
 				b := drawBatchOfAgents(t)
 				together := credited(t, cfg, b)
-				least := advantage.LeastGroup(name)
+				least := advantage.FactsOf(name, nil).LeastGroup
 				apart, rows := apartOf(b)
 				want := map[place][]float64{}
 				row := 0
@@ -354,7 +361,7 @@ func TestAdvantagesByAgentAgainstTheirFormulas(t *testing.T) {
 									who = ""
 								}
 								want = p.reward - baselines[who]
-								baselines[who] += (1 - cfg.Advantage.Decay) * want
+								baselines[who] += (1 - 0.95) * want
 							}
 							for _, at := range p.at {
 								for j := s.rows.Offsets[row[at]]; j < s.rows.Offsets[row[at]+1]; j++ {

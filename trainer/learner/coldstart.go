@@ -13,42 +13,25 @@ import (
 // ColdStart is a supervised start: the policy imitates demonstrations before it learns by reinforcement. Its
 // result is policy version 0.
 type ColdStart struct {
-	// Steps is the number of optimizer steps; 0 skips the cold start. Defaults to 0.
-	Steps int64 `koanf:"steps"`
-	// Enough ends the cold start before its last step when a step's mean loss is below it, in nats a token: a policy that
-	// imitates perfectly says the same each time that it is asked, and leaves nothing to compare. 0 never does. Defaults to
-	// 0.02.
-	Enough float64 `koanf:"enough"`
-	// Batch is the number of demonstrations a step. Defaults to 32.
-	Batch int `koanf:"batch"`
-	// MicroTokens bounds the tokens of one forward and backward. Defaults to 8192.
-	MicroTokens int `koanf:"micro_tokens"`
-	// ReportEvery is the number of steps between reports of the loss. Defaults to 20.
-	ReportEvery int64     `koanf:"report_every"`
-	Optimizer   Optimizer `koanf:"optimizer"`
+	// Steps is the number of optimizer steps; 0 skips the cold start.
+	Steps int64 `koanf:"steps" min:"0"`
+	// Enough ends the cold start before its last step when a step's mean loss is below it, in nats a token: a policy that imitates perfectly
+	// says the same each time that it is asked, and leaves nothing to compare. 0 never does.
+	Enough float64 `koanf:"enough" default:"0.02" min:"0"`
+	// Batch is the number of demonstrations a step.
+	Batch int `koanf:"batch" default:"32" above:"0"`
+	// MicroTokens bounds the tokens of one forward and backward.
+	MicroTokens int `koanf:"micro_tokens" default:"8192" above:"0"`
+	// ReportEvery is the number of steps between reports of the loss.
+	ReportEvery int64     `koanf:"report_every" default:"20" above:"0"`
+	Optimizer   Optimizer `koanf:"optimizer" overrides:"trainer.optimizer"`
 }
 
 // DefaultColdStart has the defaults.
 func DefaultColdStart() ColdStart {
-	return ColdStart{
-		Enough: 0.02, Batch: 32, MicroTokens: 8192, ReportEvery: 20,
-		Optimizer: Optimizer{
-			LearningRate: 4e-3, Schedule: ScheduleLinear, WarmupSteps: 30, FinalRatio: 0.1,
-			Beta1: 0.9, Beta2: 0.95, Epsilon: 1e-8, ClipNorm: 1,
-		},
-	}
-}
-
-// Validate reports every fault.
-func (c ColdStart) Validate() error {
-	return check.All(
-		check.NotNegative("steps", c.Steps),
-		check.NotNegative("enough", c.Enough),
-		check.Positive("batch", c.Batch),
-		check.Positive("micro_tokens", c.MicroTokens),
-		check.Positive("report_every", c.ReportEvery),
-		check.Section("optimizer", c.Optimizer.Validate()),
-	)
+	c := check.Default[ColdStart]()
+	c.Optimizer.LearningRate, c.Optimizer.Schedule, c.Optimizer.WarmupSteps = 4e-3, ScheduleLinear, 30
+	return c
 }
 
 // Demonstrations are what the supervised start imitates. The i-th is always the same. mask is 1 at the tokens to be

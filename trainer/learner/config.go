@@ -3,6 +3,7 @@ package learner
 import (
 	"slices"
 
+	"github.com/weir-rl/weir/internal/check"
 	"github.com/weir-rl/weir/trainer/advantage"
 	"github.com/weir-rl/weir/trainer/loss"
 	"github.com/weir-rl/weir/trainer/selection"
@@ -11,30 +12,25 @@ import (
 
 // Config is everything that can be chosen about learning from a batch.
 type Config struct {
-	// Steps is the policy version at which the run is done. Defaults to 60.
-	Steps int64 `koanf:"steps"`
+	// Steps is the policy version at which the run is done.
+	Steps int64 `koanf:"steps" default:"30" above:"0"`
 	// Seed fixes the shuffling of minibatches, the choices of the selection, and tickets' seeds; a run's run.seed sets it.
-	// Defaults to 1.
 	Seed uint64 `koanf:"-"`
-	// BatchGroups is how many groups (prompts) a step trains on. Defaults to 32.
-	BatchGroups int `koanf:"batch_groups"`
-	// MaskTools keeps what tools returned out of the loss. Turning it off trains on every token, to show what the
-	// mask is for. Defaults to true.
-	MaskTools bool `koanf:"mask_tools"`
+	// BatchGroups is how many groups (prompts) a step trains on.
+	BatchGroups int `koanf:"batch_groups" default:"32" above:"0"`
+	// MaskTools keeps what tools returned out of the loss. Turning it off trains on every token, to show what the mask is for.
+	MaskTools bool `koanf:"mask_tools" default:"true"`
 
-	// Epochs is how often a batch is gone over. Defaults to 1.
-	Epochs int `koanf:"epochs"`
-	// Minibatches is the number of optimizer steps an epoch; a step that is short of groups takes fewer, of the same
-	// size. Defaults to 4.
-	Minibatches int `koanf:"minibatches"`
-	// MicroTokens bounds the tokens of one forward and backward; the results do not depend on it but for
-	// rounding. Defaults to 8192.
-	MicroTokens int `koanf:"micro_tokens"`
+	// Epochs is how often a batch is gone over.
+	Epochs int `koanf:"epochs" default:"1" above:"0"`
+	// Minibatches is the number of optimizer steps an epoch; a step that is short of groups takes fewer, of the same size.
+	Minibatches int `koanf:"minibatches" default:"4" above:"0"`
+	// MicroTokens bounds the tokens of one forward and backward; the results do not depend on it but for rounding.
+	MicroTokens int `koanf:"micro_tokens" default:"8192" above:"0"`
 
-	// Proximal is how the policy at the start of the step is known, which ratios are taken against: recompute, by a
-	// forward pass, or, to save it, between the sampling and the current policy by loglinear, linear or rollout
-	// (A-3PO). Defaults to recompute.
-	Proximal string `koanf:"proximal"`
+	// Proximal is how the policy at the start of the step is known, which ratios are taken against: recompute, by a forward pass, or, to
+	// save it, between the sampling and the current policy by loglinear, linear or rollout (A-3PO).
+	Proximal string `koanf:"proximal" default:"recompute" oneof:"recompute loglinear linear rollout"`
 
 	Selection Selection `koanf:"selection"`
 	Optimizer Optimizer `koanf:"optimizer"`
@@ -47,22 +43,22 @@ type Config struct {
 
 // Optimizer is AdamW and its schedule.
 type Optimizer struct {
-	// LearningRate is the peak rate. Defaults to 1e-4.
-	LearningRate float64 `koanf:"learning_rate"`
-	// Schedule is constant, linear or cosine. Defaults to constant.
-	Schedule string `koanf:"schedule"`
-	// WarmupSteps rise linearly to the peak. Defaults to 0.
-	WarmupSteps int64 `koanf:"warmup_steps"`
-	// FinalRatio is the share of the peak that linear and cosine end with. Defaults to 0.1.
-	FinalRatio float64 `koanf:"final_ratio"`
-	// Beta1, Beta2 and Epsilon are Adam's. Default to 0.9, 0.95 and 1e-8.
-	Beta1   float64 `koanf:"beta1"`
-	Beta2   float64 `koanf:"beta2"`
-	Epsilon float64 `koanf:"epsilon"`
-	// WeightDecay is decoupled and applies to matrices. Defaults to 0.
-	WeightDecay float64 `koanf:"weight_decay"`
-	// ClipNorm bounds the gradient's global norm; 0 does not clip. Defaults to 1.
-	ClipNorm float64 `koanf:"clip_norm"`
+	// LearningRate is the peak rate.
+	LearningRate float64 `koanf:"learning_rate" default:"0.0001" above:"0"`
+	// Schedule is constant, linear or cosine.
+	Schedule string `koanf:"schedule" default:"constant" oneof:"constant linear cosine"`
+	// WarmupSteps rise linearly to the peak.
+	WarmupSteps int64 `koanf:"warmup_steps" min:"0"`
+	// FinalRatio is the share of the peak that linear and cosine end with.
+	FinalRatio float64 `koanf:"final_ratio" default:"0.1" min:"0" max:"1"`
+	// Beta1, Beta2 and Epsilon are Adam's.
+	Beta1   float64 `koanf:"beta1" default:"0.9" min:"0" below:"1"`
+	Beta2   float64 `koanf:"beta2" default:"0.95" min:"0" below:"1"`
+	Epsilon float64 `koanf:"epsilon" default:"1e-08" above:"0"`
+	// WeightDecay is decoupled and applies to matrices.
+	WeightDecay float64 `koanf:"weight_decay" min:"0"`
+	// ClipNorm bounds the gradient's global norm; 0 does not clip.
+	ClipNorm float64 `koanf:"clip_norm" default:"1" min:"0"`
 }
 
 // What a critic can be.
@@ -75,25 +71,24 @@ const (
 // Critic says what estimates the values of states, for the advantages that need them, and how it is trained. Its loss
 // is trainer.loss.value.
 type Critic struct {
-	// Network is none; head, a value head on the policy's trunk; or own, a network beside the policy's, which is not
-	// published. Defaults to "none".
-	Network string `koanf:"network"`
-	// Folder is a Hugging Face folder that a network of its own starts from; "" starts from the policy's version 0. A
-	// value head that is not there starts at 0. Defaults to "".
+	// Network is none; head, a value head on the policy's trunk; or own, a network beside the policy's, which is not published.
+	Network string `koanf:"network" default:"none" oneof:"none head own"`
+	// Folder is a Hugging Face folder that a network of its own starts from; "" starts from the policy's version 0. A value head that is not
+	// there starts at 0.
 	Folder string `koanf:"folder"`
-	// WarmupSteps is how many of the run's first steps train the critic alone: the versions up to that one have the
-	// weights of version 0. A value head is then trained without its trunk. Defaults to 0.
-	WarmupSteps int64 `koanf:"warmup_steps"`
+	// WarmupSteps is how many of the run's first steps train the critic alone: the versions up to that one have the weights of version 0. A
+	// value head is then trained without its trunk.
+	WarmupSteps int64 `koanf:"warmup_steps" min:"0"`
 	// Optimizer is the critic's own, with its schedule over all of the run's steps. Of a value head's, the rate and the
 	// schedule alone count after the warm-up: one step then moves it and the policy, under the policy's optimizer.
-	Optimizer Optimizer `koanf:"optimizer"`
+	Optimizer Optimizer `koanf:"optimizer" overrides:"trainer.optimizer"`
 }
 
 // DefaultCritic is none.
 func DefaultCritic() Critic {
-	return Critic{Network: CriticNone, Optimizer: Optimizer{
-		LearningRate: 1e-3, Schedule: ScheduleConstant, FinalRatio: 0.1, Beta1: 0.9, Beta2: 0.95, Epsilon: 1e-8, ClipNorm: 1,
-	}}
+	c := check.Default[Critic]()
+	c.Optimizer.LearningRate = 1e-3
+	return c
 }
 
 // Selection says what of a batch is trained on. Groups that are not kept are replaced by other prompts.
@@ -105,55 +100,49 @@ type Selection struct {
 	Resample selection.Resample `koanf:"resample"`
 	// Accumulate counts a step in rows.
 	Accumulate selection.Accumulate `koanf:"accumulate"`
-	// DropVoid takes trajectories with a turn that neither called a tool nor answered out of the loss. Defaults
-	// to false.
+	// DropVoid takes trajectories with a turn that neither called a tool nor answered out of the loss.
 	DropVoid bool `koanf:"drop_void"`
 }
 
-// Advantage names the estimator and its options.
+// Advantage names the estimator and holds its keys.
 type Advantage struct {
-	// Name is one of advantage.Names. Defaults to "grpo".
-	Name string `koanf:"name"`
-	// Bootstrap says after which rollouts the critic's value stands for what would have followed, in gae, gae_step and
-	// bilevel with a critic: none; timeout, those that the clock cut off; or limits, those that any limit did. Limits of
-	// turns and tokens are part of the task, under which the policy is tested: what they cut off has ended. Of the clock no
-	// state tells. Defaults to timeout.
-	Bootstrap string `koanf:"bootstrap"`
+	// Name is one of advantage.Names.
+	Name string `koanf:"name" default:"grpo"`
+	// Bootstrap says after which rollouts the critic's value stands for what would have followed, in gae, gae_step and bilevel with a
+	// critic: none; timeout, those that the clock cut off; or limits, those that any limit did. Limits of turns and tokens are part of the
+	// task, under which the policy is tested: what they cut off has ended. Of the clock no state tells.
+	Bootstrap string `koanf:"bootstrap" default:"timeout" oneof:"none timeout limits"`
 	// Normalize shifts and scales the advantages once more, over the batch or within groups of rows (AReaL's adv_norm). It
 	// does not replace the estimator's own whitening: turn that off beside it.
-	Normalize         stats.Normalization `koanf:"normalize"`
-	advantage.Options `koanf:",squash"`
-	// Foreign are the estimators of the program itself, which Name may name as it names the stock ones; no file and no flag
-	// sets it. Defaults to none.
+	Normalize stats.Normalization `koanf:"normalize"`
+	// NormalizeProcess divides process rewards, those before a trajectory's last action token, by their largest return in
+	// size over the batch (PRIME, Agent-R1).
+	NormalizeProcess bool `koanf:"normalize_process"`
+	// Own are the estimator's own keys: a pointer to its struct, as [advantage.Keys] returns it. Nil is its defaults.
+	Own any `koanf:",squash"`
+	// Foreign are the estimators of the program itself, which Name may name as it names the stock ones; no file and no flag sets it.
 	Foreign []advantage.Foreign `koanf:"-"`
 }
 
-// Facts are those of the estimator under its options.
-func (a Advantage) Facts() advantage.Facts { return advantage.FactsOf(a.Name, a.Options, a.Foreign...) }
+// Facts are those of the estimator under its keys.
+func (a Advantage) Facts() advantage.Facts { return advantage.FactsOf(a.Name, a.Own, a.Foreign...) }
+
+// New makes the estimator.
+func (a Advantage) New() (advantage.Estimator, error) {
+	e, err := advantage.New(a.Name, a.Own, a.Foreign...)
+	if err == nil && a.NormalizeProcess {
+		e = advantage.NormalizeProcessOf(e)
+	}
+	return e, err
+}
 
 // ProximalRecompute computes the proximal policy's log-probabilities by a forward pass.
 const ProximalRecompute = "recompute"
 
 // DefaultConfig are the settings of the demonstration.
 func DefaultConfig() Config {
-	c := Config{
-		Steps: 60, Seed: 1, BatchGroups: 32, MaskTools: true,
-		Epochs: 1, Minibatches: 4, MicroTokens: 8192, Proximal: ProximalRecompute,
-		Optimizer: Optimizer{
-			LearningRate: 1e-4, Schedule: ScheduleConstant, FinalRatio: 0.1,
-			Beta1: 0.9, Beta2: 0.95, Epsilon: 1e-8, ClipNorm: 1,
-		},
-		Selection: Selection{
-			Groups: selection.DefaultGroups(), Overlong: selection.DefaultOverlong(),
-			Resample: selection.DefaultResample(), Accumulate: selection.DefaultAccumulate(),
-		},
-		Critic:    DefaultCritic(),
-		Advantage: Advantage{Name: "grpo", Bootstrap: BootstrapTimeout, Normalize: stats.DefaultNormalization(), Options: advantage.DefaultOptions()},
-		Loss:      loss.DefaultConfig(),
-		ColdStart: DefaultColdStart(),
-	}
-	c.Advantage.StdEpsilon = 0.2
-	c.Loss.Name = "decoupled_ppo"
+	c := check.Default[Config]()
+	c.Seed, c.Critic, c.ColdStart = 1, DefaultCritic(), DefaultColdStart()
 	return c
 }
 
@@ -164,10 +153,10 @@ func (c Config) minibatches(groups int) int {
 
 // EpisodeAgents are the roles whose agents are compared within their episode; nil where the estimator compares none there.
 func (c Config) EpisodeAgents() []string {
-	if !slices.Contains(c.Advantage.Facts().Reads, "episode_agents") {
-		return nil
+	if keys, ok := c.Advantage.Own.(*advantage.HierarchicalGRPO); ok && c.Advantage.Name == "hierarchical_grpo" {
+		return keys.EpisodeAgents
 	}
-	return c.Advantage.EpisodeAgents
+	return nil
 }
 
 // Baseline says that groups have a greedy rollout to be compared with.

@@ -20,7 +20,7 @@ type credit struct {
 
 // newCredit makes the estimator and checks that trajectories, the policy and the critic carry what it reads.
 func newCredit(cfg Config) (*credit, error) {
-	e, err := advantage.New(cfg.Advantage.Name, cfg.Advantage.Options, cfg.Advantage.Foreign...)
+	e, err := cfg.Advantage.New()
 	if err != nil {
 		return nil, err
 	}

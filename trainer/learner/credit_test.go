@@ -14,6 +14,7 @@ import (
 	"github.com/weir-rl/weir/gpu/native"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/trainer/advantage"
+	"github.com/weir-rl/weir/trainer/loss"
 	"github.com/weir-rl/weir/trainer/stats"
 )
 
@@ -66,7 +67,8 @@ func TestARolloutThatTheClockCutOffGoesOnByTheCriticsValue(t *testing.T) {
 		BootstrapNone: {0, 0, 0, 0, 0}, BootstrapTimeout: {0, after, 0, 0, 0}, BootstrapLimits: {0, after, after, after, 0},
 	} {
 		rows, adv := estimate(t, engine, func(c *Config) {
-			c.Advantage.Name, c.Advantage.Bootstrap, c.Advantage.Whiten, c.Critic.Network = "gae", option, false, CriticHead
+			choose(c, "gae", func(k *advantage.GAE) { k.Whiten = false })
+			c.Advantage.Bootstrap, c.Critic.Network = option, CriticHead
 		}, group...)
 		for i, more := range want {
 			for j := rows.Offsets[i]; j < rows.Offsets[i+1]; j++ {
@@ -107,11 +109,13 @@ func TestTheOptimalTokenBaselineOfARunKnowsTheDistribution(t *testing.T) {
 				e = withoutSquares{engine}
 			}
 			rows, adv := estimate(t, e, func(c *Config) {
-				c.Advantage.Name, c.Loss.Options.Correction.Weight = "optimal_token_baseline", weight
-				c.Loss.Options.Correction.Cap = 2
+				c.Advantage.Name = "optimal_token_baseline"
 				if weight == "none" {
 					c.Loss.Name = "ppo"
 				}
+				c.Loss.Options = loss.Keys(c.Loss.Name)
+				correction := &loss.SharedOf(c.Loss.Options).Correction
+				correction.Weight, correction.Cap = weight, 2
 			}, group...)
 			want := advantage.Batch{
 				Offsets: rows.Offsets, Mask: rows.Mask, Rewards: rows.Rewards, Group: rows.Group, Trajectory: rows.Trajectory, Step: rows.Step,
@@ -129,7 +133,7 @@ func TestTheOptimalTokenBaselineOfARunKnowsTheDistribution(t *testing.T) {
 					want.Weights = append(want.Weights, min(rho, 2))
 				}
 			}
-			estimator, err := advantage.New("optimal_token_baseline", advantage.DefaultOptions())
+			estimator, err := advantage.New("optimal_token_baseline", nil)
 			require.NoError(t, err)
 			var out advantage.Result
 			require.NoError(t, estimator.Estimate(&want, &out))

@@ -6,9 +6,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/internal/perturb"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/trainer/advantage"
 	"github.com/weir-rl/weir/trainer/batch"
+	"github.com/weir-rl/weir/trainer/loss"
 )
 
 const vocab = 6
@@ -74,4 +76,17 @@ func batchOf(group ...*schemas.Trajectory) *batch.Batch {
 		taken.Members = append(taken.Members, batch.Member{Trajectory: x, Reward: x.Reward, Return: x.Reward})
 	}
 	return &batch.Batch{Groups: []batch.Taken{taken}}
+}
+
+// choose takes the named estimator with its keys changed.
+func choose[K any](c *Config, name string, change func(k *K)) {
+	keys := advantage.Keys(name).(*K)
+	change(keys)
+	c.Advantage.Name, c.Advantage.Own = name, keys
+}
+
+// correct takes the named loss with the fields of a correction that are not zero.
+func correct(c *Config, name string, correction loss.Correction) {
+	c.Loss.Name, c.Loss.Options = name, loss.Keys(name)
+	perturb.Overlay(c.Loss.Options, struct{ Correction loss.Correction }{correction}, false)
 }

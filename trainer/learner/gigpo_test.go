@@ -24,7 +24,7 @@ func TestGiGPOComparesTurnsOfARunThatFollowOneObservation(t *testing.T) {
 		"context":     {2. / 3, 0, -1. / 3, 0, 0, -1. / 3, 0},
 	} {
 		rows, adv := estimate(t, enginetest.NewBigram(vocab), func(c *Config) {
-			c.Advantage.Name, c.Advantage.Anchor, c.Advantage.DivideByStd, c.Advantage.StepWeight = "gigpo", anchor, false, 10
+			choose(c, "gigpo", func(k *advantage.GiGPO) { k.Anchor, k.DivideByStd, k.StepWeight = anchor, false, 10 })
 		}, group...)
 		var turns []float64
 		for i, m := range rows.Mask {
@@ -48,7 +48,7 @@ func TestTurnsCannotBeToldApartWithoutMasks(t *testing.T) {
 	require.ErrorContains(t, cfg.Validate(), "mask_tools: false: advantage gigpo")
 	cfg.Advantage.Name = "reinforce_step"
 	require.NoError(t, cfg.Validate())
-	cfg.Advantage.StepUnit = advantage.UnitTurn
+	choose(&cfg, "reinforce_step", func(k *advantage.ReinforceStep) { k.StepUnit = advantage.UnitTurn })
 	require.ErrorContains(t, cfg.Validate(), "mask_tools: false: advantage reinforce_step")
 }
 
@@ -64,7 +64,7 @@ func TestTurnsOfARunAreStepsOfTheirOwn(t *testing.T) {
 		advantage.UnitAuto:    {3, 3, 3},
 	} {
 		rows, adv := estimate(t, enginetest.NewBigram(vocab), func(c *Config) {
-			c.Advantage.Name, c.Advantage.StepUnit, c.Advantage.StepGamma, c.Advantage.Whiten = "reinforce_step", unit, 0.5, false
+			choose(c, "reinforce_step", func(k *advantage.ReinforceStep) { k.StepUnit, k.StepGamma, k.Whiten = unit, 0.5, false })
 		}, tr)
 		var turns []float64
 		for i, m := range rows.Mask {

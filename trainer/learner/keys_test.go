@@ -17,10 +17,8 @@ func TestEveryNumberOfALossHasAKeyAndEveryKeyANumber(t *testing.T) {
 	have := map[string]bool{}
 	for _, name := range loss.Names() {
 		_, _, stats := nativeStep(t, func(c *Config) {
-			c.Loss.Name = name
+			correct(c, name, loss.Correction{Weight: loss.WeightToken, Rules: []string{"mask token ratio 0.7 1.4"}})
 			c.Loss.KL.Coef, c.Loss.EntropyCoef, c.Loss.Value.Clip = 0.1, 0.01, 0.2
-			c.Loss.Options.Correction.Weight = loss.WeightToken
-			c.Loss.Options.Correction.Rules = []string{"mask token ratio 0.7 1.4"}
 		})
 		for key := range stats.Metrics() {
 			have[key] = true

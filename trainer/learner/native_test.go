@@ -9,6 +9,7 @@ import (
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/gpu/enginetest"
 	"github.com/weir-rl/weir/gpu/native"
+	"github.com/weir-rl/weir/internal/perturb"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/trainer/batch"
 	"github.com/weir-rl/weir/trainer/loss"
@@ -79,7 +80,7 @@ func TestDropRejectedMagnifiesWhatIsLeft(t *testing.T) {
 			before, after, measured := nativeStep(t, func(c *Config) {
 				c.MicroTokens, c.Minibatches, c.Loss.Value.Coef = tokens, 1, 1e-9
 				c.Optimizer.LearningRate, c.Optimizer.Epsilon, c.Optimizer.ClipNorm = 10, 100, 0 // a step in proportion to the gradient
-				c.Loss.Options.Correction = loss.Correction{Weight: loss.WeightToken, Rules: []string{"mask token ratio 0.7 1.4"}, DropRejected: drop}
+				correct(c, c.Loss.Name, loss.Correction{Weight: loss.WeightToken, Rules: []string{"mask token ratio 0.7 1.4"}, DropRejected: drop})
 			})
 			rejected := measured.losses["rejected"]
 			require.Positive(t, rejected.Sum)
@@ -119,31 +120,32 @@ func TestInvariantSplittingAMinibatchChangesNothingButRounding(t *testing.T) {
 	t.Parallel()
 	cases := map[string]func(*Config){
 		"normalize": func(c *Config) {
-			c.Loss.Options.Correction = loss.Correction{Weight: loss.WeightToken, Normalize: true, LogBound: 20}
+			correct(c, c.Loss.Name, loss.Correction{Weight: loss.WeightToken, Normalize: true, LogBound: 20})
 		},
 		"normalize by row": func(c *Config) {
-			c.Loss.Options.Correction = loss.Correction{Weight: loss.WeightSequence, Normalize: true, LogBound: 20}
+			correct(c, c.Loss.Name, loss.Correction{Weight: loss.WeightSequence, Normalize: true, LogBound: 20})
 		},
 		"normalize current": func(c *Config) {
-			c.Loss.Options.Correction = loss.Correction{Of: loss.OfCurrent, Weight: loss.WeightToken, Normalize: true, LogBound: 20}
+			correct(c, c.Loss.Name, loss.Correction{Of: loss.OfCurrent, Weight: loss.WeightToken, Normalize: true, LogBound: 20})
 		},
 		"m2 of a loss against behaviour": func(c *Config) {
-			c.Loss.Name, c.Loss.Options.Correction = "reinforce", loss.Correction{M2Threshold: 0.04}
+			correct(c, "reinforce", loss.Correction{M2Threshold: 0.04})
 		},
 		"m2 of one optimizer step": func(c *Config) { c.Loss.Name, c.Minibatches = "m2po", 1 },
 		"approximated":             func(c *Config) { c.Loss.Name, c.Proximal = "m2po", loss.ApproximateLogLinear },
 	}
 	for _, name := range loss.Names() {
 		cases[name] = func(c *Config) {
-			c.Loss.Name, c.Loss.Options.CovRatio, c.Loss.Options.CovLow, c.Loss.Options.CovHigh = name, 0.2, -1e9, 1e9
+			c.Loss.Name, c.Loss.Options = name, loss.Keys(name)
+			perturb.Overlay(c.Loss.Options, struct{ CovRatio, CovLow, CovHigh float64 }{0.2, -1e9, 1e9}, false)
 			c.Loss.KL.Coef = 0.1
 		}
 	}
 	for _, mode := range []string{loss.TokenMean, loss.SeqMeanTokenSum, loss.SeqMeanTokenMean, loss.SeqMeanTokenSumNorm} {
 		for _, of := range []string{loss.OfProximal, loss.OfCurrent} {
 			cases["drop_rejected "+mode+" "+of] = func(c *Config) {
-				c.Loss.Options.Aggregation = loss.Aggregation{Mode: mode, Length: 7, CountEmptyRows: of == loss.OfCurrent}
-				c.Loss.Options.Correction = loss.Correction{Of: of, Weight: loss.WeightToken, Rules: []string{"mask token ratio 0.7 1.4"}, DropRejected: true}
+				correct(c, c.Loss.Name, loss.Correction{Of: of, Weight: loss.WeightToken, Rules: []string{"mask token ratio 0.7 1.4"}, DropRejected: true})
+				loss.SharedOf(c.Loss.Options).Aggregation = loss.Aggregation{Mode: mode, Length: 7, CountEmptyRows: of == loss.OfCurrent}
 			}
 		}
 	}

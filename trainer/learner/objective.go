@@ -23,12 +23,8 @@ func newObjective(cfg Config) (*objective, error) {
 	if o.Objective, err = loss.NewObjective(cfg.Loss); err != nil {
 		return nil, fmt.Errorf("loss: %w", err)
 	}
-	resolved, err := cfg.Loss.Resolved()
-	if err != nil {
-		return nil, fmt.Errorf("loss: %w", err)
-	}
-	o.correction = resolved.Correction
-	o.against = resolved.Old != loss.OldBehaviour || o.Corrects() && resolved.Correction.Of != loss.OfCurrent
+	o.correction = cfg.Loss.Shared().Correction
+	o.against = cfg.Loss.AgainstStart()
 	o.proximal = o.against && cfg.Proximal == ProximalRecompute
 	return o, nil
 }

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/weir-rl/weir/internal/check"
-	"github.com/weir-rl/weir/trainer/loss"
 	"github.com/weir-rl/weir/trainer/selection"
 )
 
@@ -27,15 +26,16 @@ func (c Config) Unread(key string) string {
 		return "loss " + c.Loss.Name + " takes no ratio against the policy at the start of the step"
 	case key == "advantage.bootstrap" && !c.needsValues():
 		return fmt.Sprintf("advantage %s reads no values", c.Advantage.Name)
-	case key == "advantage.name" || key == "advantage.bootstrap":
-		return ""
 	case section == "advantage.normalize":
 		return check.Prefixed(section, c.Advantage.Normalize.Unread(name))
-	case strings.HasPrefix(key, "advantage."):
-		return c.unreadOption("advantage "+c.Advantage.Name, strings.TrimPrefix(key, "advantage."),
-			c.Advantage.Facts().Reads)
-	case strings.HasPrefix(key, "loss.options."):
-		return c.unreadLoss(strings.TrimPrefix(key, "loss.options."))
+	case section == "advantage":
+		if own, ok := c.Advantage.Own.(unreader); ok {
+			return check.Prefixed(section, own.Unread(name))
+		}
+	case section == "loss.options.aggregation":
+		return check.Prefixed(section, c.Loss.Shared().Aggregation.Unread(name))
+	case section == "loss.options.correction":
+		return check.Prefixed(section, c.Loss.Shared().Correction.Unread(name))
 	case section == "loss.kl":
 		return check.Prefixed(section, c.Loss.KL.Unread(name))
 	case section == "loss.duration" && name != "share" && c.Loss.Duration.Share == 0:
@@ -73,29 +73,10 @@ func (c Config) needsValues() bool {
 	return slices.Contains(c.Advantage.Facts().Requires, "Values")
 }
 
-func (Config) unreadOption(who, key string, reads []string) string {
-	if slices.Contains(reads, key) {
-		return ""
-	}
-	return who + " does not read it"
-}
-
-func (c Config) unreadLoss(key string) string {
-	options, err := c.Loss.Resolved()
-	if err != nil || key == "aggregation.mode" { // another than the loss's own is refused
-		return ""
-	}
-	who := "loss " + c.Loss.Name
-	switch {
-	case strings.HasPrefix(key, "aggregation."):
-		who += " with mode " + options.Aggregation.Mode
-	case strings.HasPrefix(key, "correction."):
-		who += " without a correction"
-		if options.Correction.Weight == loss.WeightNone {
-			who = "loss " + c.Loss.Name + " with correction.weight none"
-		}
-	}
-	return c.unreadOption(who, key, loss.Reads(c.Loss.Name, options, c.Loss.Foreign...))
+// unreader are keys that know which of them nothing depends on.
+type unreader interface {
+	// Unread says why nothing depends on a key, beginning with the other key that says so; "" if something does.
+	Unread(key string) string
 }
 
 // unread is Config.Unread of this section's keys.

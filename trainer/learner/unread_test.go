@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-rl/weir/trainer/advantage"
 	"github.com/weir-rl/weir/trainer/loss"
 	"github.com/weir-rl/weir/trainer/selection"
 )
@@ -16,11 +17,8 @@ func TestUnreadNamesWhatPassesASettingOver(t *testing.T) {
 		key, want string
 		change    func(*Config)
 	}{
-		{"loss.options.tau_positive", "loss decoupled_ppo does not read it", nil},
-		{"loss.options.tau_positive", "", func(c *Config) { c.Loss.Name = "sapo" }},
-		{"loss.options.clip_low", "loss reinforce does not read it", func(c *Config) { c.Loss.Name = "reinforce" }},
-		{"loss.options.aggregation.length", "loss decoupled_ppo with mode token-mean does not read it", nil},
-		{"loss.options.correction.cap", "loss ppo with correction.weight none does not read it", func(c *Config) { c.Loss.Name = "ppo" }},
+		{"loss.options.aggregation.length", "loss.options.aggregation.mode is token-mean", nil},
+		{"loss.options.correction.cap", "loss.options.correction.weight is none", func(c *Config) { c.Loss.Name = "ppo" }},
 		{"loss.options.correction.cap", "", nil},
 		{"loss.kl.kind", "loss.kl.coef is 0", nil},
 		{"loss.kl.target", "loss.kl.in is loss: the coefficient adapts in rewards alone", func(c *Config) { c.Loss.KL.Coef = 1 }},
@@ -42,8 +40,8 @@ func TestUnreadNamesWhatPassesASettingOver(t *testing.T) {
 		{"critic.optimizer.warmup_steps", "", func(c *Config) { c.Advantage.Name, c.Critic.Network = "gae", CriticHead }},
 		{"loss.kl.target", "", func(c *Config) { c.Loss.KL.Coef, c.Loss.KL.In = 1, loss.KLInReward }},
 		{"loss.value.clip", "critic.network is none", nil},
-		{"advantage.lambda", "advantage rloo does not read it", func(c *Config) { c.Advantage.Name = "rloo" }},
-		{"advantage.lambda", "", func(c *Config) { c.Advantage.Name = "gae" }},
+		{"advantage.lambda", "advantage.token_credit is uniform", func(c *Config) { choose(c, "bilevel", func(*advantage.Bilevel) {}) }},
+		{"advantage.lambda", "", func(c *Config) { choose(c, "bilevel", func(k *advantage.Bilevel) { k.TokenCredit = advantage.ByGAE }) }},
 		{"advantage.bootstrap", "advantage grpo reads no values", nil},
 		{"advantage.normalize.mean", "", nil},
 		{"critic.network", "advantage grpo reads no values: the critic is trained and never asked", func(c *Config) { c.Critic.Network = CriticOwn }},

@@ -17,13 +17,12 @@ const (
 
 // Aggregation says how token losses become one number.
 type Aggregation struct {
-	// Mode is token-mean, seq-mean-token-sum, seq-mean-token-mean or seq-mean-token-sum-norm. "" is the
-	// algorithm's own default, token-mean for most.
-	Mode string `koanf:"mode"`
-	// Length is the fixed length of seq-mean-token-sum-norm, in tokens. No default.
-	Length float64 `koanf:"length"`
+	// Mode is token-mean, seq-mean-token-sum, seq-mean-token-mean or seq-mean-token-sum-norm.
+	Mode string `koanf:"mode" default:"token-mean" oneof:"token-mean seq-mean-token-sum seq-mean-token-mean seq-mean-token-sum-norm"`
+	// Length is the fixed length of seq-mean-token-sum-norm, in tokens, and above 0 with that mode.
+	Length float64 `koanf:"length" min:"0"`
 
-	// The options from here on have no key, and in a run their defaults: see Options.
+	// The fields from here on have no key, and in a run are zero: see Shared.
 
 	// CountEmptyRows counts rows without an action token in the mean over rows (Agent-R1 legacy): those that a
 	// selection silenced, and with drop_rejected those that lost every token. Defaults to false.
@@ -38,17 +37,20 @@ type Aggregation struct {
 
 // Validate reports every fault.
 func (a Aggregation) Validate() error {
-	var mode error // "" is the algorithm's own
-	if a.Mode != "" {
-		mode = check.OneOf("mode", a.Mode, TokenMean, SeqMeanTokenSum, SeqMeanTokenMean, SeqMeanTokenSumNorm)
-	}
 	return check.All(
-		mode,
-		check.NotNegative("length", a.Length),
+		check.Fields(a),
 		check.That(a.Mode != SeqMeanTokenSumNorm || a.Length != 0, "length", "%v: must be positive with mode %s", a.Length, SeqMeanTokenSumNorm),
 		check.NotNegative("TokenEpsilon", a.TokenEpsilon),
 		check.NotNegative("LengthEpsilon", a.LengthEpsilon),
 	)
+}
+
+// Unread says why nothing depends on a key of the section, beginning with the other key that says so; "" if something does.
+func (a Aggregation) Unread(key string) string {
+	if key == "length" && a.Mode != SeqMeanTokenSumNorm {
+		return "mode is " + a.Mode
+	}
+	return ""
 }
 
 // denominators are an aggregation made ready for one batch.

@@ -30,7 +30,7 @@ func BenchmarkLosses(b *testing.B) {
 	}
 	for _, name := range Names() {
 		b.Run(name, func(b *testing.B) {
-			p, err := New(name, Options{})
+			p, err := newOf(name, options{})
 			if err != nil {
 				b.Fatal(err)
 			}

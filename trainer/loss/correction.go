@@ -26,13 +26,13 @@ const (
 // Correction weighs and rejects tokens by d = log(pi / mu): how far the policy is from the one that sampled.
 type Correction struct {
 	// Of is pi: proximal or current.
-	Of string `koanf:"of"`
+	Of string `koanf:"of" default:"proximal" oneof:"proximal current"`
 	// Weight multiplies the loss: none, token, sequence or geometric.
-	Weight string `koanf:"weight"`
+	Weight string `koanf:"weight" default:"none" oneof:"none token sequence geometric"`
 	// Cap truncates weights from above. -1 means none.
-	Cap float64 `koanf:"cap"`
+	Cap float64 `koanf:"cap" default:"-1" above:"0" off:"-1"`
 	// LogBound bounds log weights before exp, and d in rules. -1 means none.
-	LogBound float64 `koanf:"log_bound"`
+	LogBound float64 `koanf:"log_bound" default:"-1" above:"0" off:"-1"`
 	// Normalize divides the weights by their mean over the minibatch (over rows for sequence and geometric).
 	Normalize bool `koanf:"normalize"`
 	// Rules reject or clamp, each "ACTION OVER METRIC LOWER UPPER" as in "mask token ratio - 5". ACTION is mask
@@ -42,11 +42,11 @@ type Correction struct {
 	Rules []string `koanf:"rules"`
 	// M2Threshold drops the tokens with the largest d^2 until the mean of the rest, over the minibatch, is below it
 	// (M2PO, arXiv 2510.01161). -1 means none.
-	M2Threshold float64 `koanf:"m2_threshold"`
+	M2Threshold float64 `koanf:"m2_threshold" default:"-1" above:"0" off:"-1"`
 	// DropRejected takes rejected tokens, and rows left without any, out of the policy loss's denominators too, as verl
 	// does. By default they still count, so that rejecting some does not magnify the others (AReaL).
 	DropRejected bool `koanf:"drop_rejected"`
-	// MeanEpsilon is added to a row's length in means over it (verl: 1e-8). Defaults to 0. It has no key: see Options.
+	// MeanEpsilon is added to a row's length in means over it (verl: 1e-8). Defaults to 0. It has no key: see Shared.
 	MeanEpsilon float64 `koanf:"-"`
 }
 
@@ -55,25 +55,30 @@ func (c Correction) enabled() bool {
 	return c.Weight != WeightNone || c.M2Threshold > 0 || len(c.Rules) > 0 && c.Rules[0] != WeightNone
 }
 
-func (c Correction) over(d Correction) Correction {
-	c.Of, c.Weight = or(or(c.Of, d.Of), OfProximal), or(or(c.Weight, d.Weight), WeightNone)
-	c.Cap, c.LogBound = or(or(c.Cap, d.Cap), Off), or(or(c.LogBound, d.LogBound), Off)
-	c.M2Threshold = or(or(c.M2Threshold, d.M2Threshold), Off)
-	if c.Rules == nil {
-		c.Rules = d.Rules
+// reads says whether the correction is one, so that its further keys count.
+func (c Correction) reads(key string) bool {
+	switch key {
+	case "weight", "rules", "m2_threshold":
+		return true
+	case "cap":
+		return c.Weight != WeightNone
 	}
-	return c
+	return c.enabled()
+}
+
+// Unread says why nothing depends on a key of the section, beginning with the other key that says so; "" if something does.
+func (c Correction) Unread(key string) string {
+	if c.reads(key) {
+		return ""
+	}
+	return "weight is " + c.Weight
 }
 
 // Validate reports every fault.
 func (c Correction) Validate() error {
 	_, rules := parseRules(c.Rules)
 	return check.All(
-		check.OneOf("of", c.Of, OfProximal, OfCurrent),
-		check.OneOf("weight", c.Weight, WeightNone, WeightToken, WeightSequence, WeightGeometric),
-		check.PositiveOr(Off, "cap", c.Cap),
-		check.PositiveOr(Off, "log_bound", c.LogBound),
-		check.PositiveOr(Off, "m2_threshold", c.M2Threshold),
+		check.Fields(c),
 		check.NotNegative("MeanEpsilon", c.MeanEpsilon),
 		rules,
 	)
@@ -96,9 +101,11 @@ type Corrected struct {
 }
 
 // Correct applies c to a whole batch: to each token, what the log-probabilities of pi (the proximal or the
-// current policy's) say against the behaviour policy's. into's memory is reused.
+// current policy's) say against the behaviour policy's. A zero field of c is off. into's memory is reused.
 func Correct(c Correction, offsets []int, mask []uint8, pi, behaviour []float64, into *Corrected) error {
-	c = c.over(Correction{})
+	if c.Weight == "" {
+		c.Weight = WeightNone
+	}
 	if err := stats.CheckRows(offsets, mask); err != nil {
 		return err
 	}
@@ -299,7 +306,7 @@ func (p *policy) report(m Metrics) {
 
 // correct returns the mask and the weights that the loss uses.
 func (p *policy) correct(b *Batch) (mask []uint8, weights []float64, err error) {
-	c := p.options.Correction
+	c := p.shared.Correction
 	p.corrected.Tokens = 0
 	if !c.enabled() {
 		return b.Mask, b.Weights, nil

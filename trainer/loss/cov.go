@@ -67,9 +67,9 @@ type clipCov struct {
 	low, high, ratio float64
 }
 
-func newClipCov(o *Options) algorithm {
-	c := &clipCov{low: o.CovLow, high: o.CovHigh, ratio: o.CovRatio}
-	c.ppo = ppo{surrogate: newSurrogate(o), band: newBand(o), dual: Off}
+func newClipCov(k *ClipCov) algorithm {
+	c := &clipCov{low: k.CovLow, high: k.CovHigh, ratio: k.CovRatio}
+	c.ppo = ppo{surrogate: newTokenSurrogate(k.RatioBound), band: newBand(k.ClipLow, k.ClipHigh), dual: Off}
 	c.token = c.clipped
 	return c
 }
@@ -139,8 +139,8 @@ type klCov struct {
 	ratioOfTokens, coef float64
 }
 
-func newKLCov(o *Options) algorithm {
-	return &klCov{surrogate: newSurrogate(o), ratioOfTokens: o.CovRatio, coef: o.CovCoef}
+func newKLCov(k *KLCov) algorithm {
+	return &klCov{surrogate: newTokenSurrogate(k.RatioBound), ratioOfTokens: k.CovRatio, coef: k.CovCoef}
 }
 
 func (*klCov) metrics() []string { return []string{"abs_log_ratio", "penalized_fraction"} }

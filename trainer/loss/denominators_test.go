@@ -14,7 +14,7 @@ func TestTheLossIsTheAverageOfItsTokens(t *testing.T) {
 		for _, mode := range modes(name) {
 			rapid.Check(t, func(t *rapid.T) {
 				b := drawBatch(t)
-				p, err := New(name, Options{Aggregation: mode, Correction: Correction{Weight: WeightToken}})
+				p, err := newOf(name, options{Aggregation: mode, Correction: Correction{Weight: WeightToken}})
 				require.NoError(t, err)
 				plan, err := p.Plan(b)
 				require.NoError(t, err)

@@ -12,25 +12,18 @@ import (
 //	grad = sum_k (dt_k / mean dt) A_k grad log pi(a_k)
 type Duration struct {
 	// Share blends the weight with 1: 0, the default, is off, 1 is the paper's.
-	Share float64 `koanf:"share"`
+	Share float64 `koanf:"share" min:"0" max:"1"`
 	// Floor is the shortest duration that an action counts as, in seconds, so that instant ones still learn.
-	// Defaults to 0.01.
-	Floor float64 `koanf:"floor"`
-	// Cap bounds a weight, before the mean is brought back to 1. Defaults to 10.
-	Cap float64 `koanf:"cap"`
+	Floor float64 `koanf:"floor" default:"0.01" above:"0"`
+	// Cap bounds a weight, before the mean is brought back to 1.
+	Cap float64 `koanf:"cap" default:"10" min:"1"`
 }
 
 // DefaultDuration is off.
-func DefaultDuration() Duration { return Duration{Floor: 0.01, Cap: 10} }
+func DefaultDuration() Duration { return check.Default[Duration]() }
 
 // Validate reports every fault.
-func (d Duration) Validate() error {
-	return check.All(
-		check.Between("share", d.Share, 0, 1),
-		check.Positive("floor", d.Floor),
-		check.AtLeast("cap", d.Cap, 1),
-	)
-}
+func (d Duration) Validate() error { return check.Fields(d) }
 
 // Weights fills out with one weight a token, for Batch.Weights, from the duration of the action that each token
 // belongs to, in seconds. It is called once over a whole step: the weights' mean over action tokens is 1.

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+
+	"github.com/weir-rl/weir/internal/check"
 )
 
 // Foreign is a policy loss from outside this package: a configuration that has it (Config.Foreign) takes it by its name in
@@ -11,10 +13,14 @@ import (
 type Foreign struct {
 	// Name in configuration: not empty, and not that of a stock loss.
 	Name string
-	// Make returns the loss under resolved options, which have been validated. It is called at each start of a trainer.
-	Make func(o Options) (Policy, error)
-	// Defaults fill the zero values of the configured options. Their own zero values mean ppo's, without its dual clip.
-	Defaults Options
+	// Keys returns a new pointer to a struct of the loss's own keys with their defaults. The struct's fields have the tag koanf, with the
+	// key's name in the section trainer.loss.options; the tags min, max and oneof bound their values, and a method Validate() error is
+	// asked too. A struct that embeds [Shared] under the tag `koanf:",squash"` has the aggregation and the correction, which the terms
+	// beside the policy loss follow. Nil: the loss has no key.
+	Keys func() any
+	// Make returns the loss under the run's keys: what Keys returned, with the configured values, which have been validated; nil where Keys
+	// is nil. It is called at each start of a trainer.
+	Make func(keys any) (Policy, error)
 	// Facts are what a trainer must know of the loss.
 	Facts Facts
 }
@@ -22,7 +28,7 @@ type Foreign struct {
 // Token is one action token as a loss of single tokens sees it.
 type Token struct {
 	// Logprob is the current policy's log-probability; Old that of the policy that the ratio is taken against, which
-	// Options.Old chooses. Old is 0 where Facts.NoOld is set.
+	// the key old chooses. Old is 0 where Facts.NoOld is set.
 	Logprob, Old float64
 	// Advantage is 0 where Facts.NoAdvantages is set.
 	Advantage float64
@@ -32,17 +38,43 @@ type Token struct {
 
 // PerToken is a foreign loss of single action tokens: of returns the loss of a token and its derivative by the token's
 // Logprob. Masks, weights, the correction and the aggregation are those of the stock losses, as are the terms beside the
-// policy loss. Metrics are approx_kl, the mean of log old - log pi, where there is an old policy.
+// policy loss. Metrics are approx_kl, the mean of log old - log pi, where there is an old policy. The loss has the keys
+// old, aggregation and correction, as the stock ones have.
 func PerToken(name string, facts Facts, of func(t Token) (loss, slope float64)) Foreign {
+	if of == nil {
+		return PerTokenWith[struct{}](name, struct{}{}, facts, nil)
+	}
+	return PerTokenWith(name, struct{}{}, facts, func(_ struct{}, t Token) (loss, slope float64) { return of(t) })
+}
+
+// PerTokenWith is PerToken of a loss with keys of its own beside: the fields of K that have the tag koanf. defaults are their values
+// before anything sets them.
+func PerTokenWith[K any](name string, defaults K, facts Facts, of func(keys K, t Token) (loss, slope float64)) Foreign {
 	return Foreign{
 		Name: name, Facts: facts,
-		Make: func(o Options) (Policy, error) {
-			if of == nil {
+		Keys: func() any {
+			return &perTokenKeys[K]{Own: defaults, Shared: check.Default[Shared](), Ratio: check.Default[Ratio]()}
+		},
+		Make: func(keys any) (Policy, error) {
+			k, ok := keys.(*perTokenKeys[K])
+			switch {
+			case of == nil:
 				return nil, errors.New("the loss of a token is nil")
+			case !ok:
+				return nil, fmt.Errorf("the keys are a %T: want a %T", keys, k)
 			}
-			return &policy{name: name, options: o, algorithm: perToken{of: of, facts: facts}, facts: facts}, nil
+			own := k.Own
+			algorithm := perToken{of: func(t Token) (loss, slope float64) { return of(own, t) }, facts: facts}
+			return newPolicy(name, k, algorithm, facts), nil
 		},
 	}
+}
+
+// perTokenKeys are the keys of PerTokenWith.
+type perTokenKeys[K any] struct {
+	Own    K `koanf:",squash"`
+	Shared `koanf:",squash"`
+	Ratio  `koanf:",squash"`
 }
 
 // perToken is the algorithm of PerToken.
@@ -88,13 +120,24 @@ func (p perToken) row(r *row, tally *tally) float64 {
 	return r.scale * total
 }
 
-// make is the builder's constructor.
-func (f Foreign) make(o Options) (Policy, error) {
-	p, err := f.Make(o)
-	if err == nil && p == nil {
-		err = errors.New("Foreign.Make returned neither a loss nor an error")
+// builder makes the loss as a stock one is made.
+func (f Foreign) builder() builder {
+	return builder{
+		keys: func() any {
+			if f.Keys == nil {
+				return nil
+			}
+			return f.Keys()
+		},
+		make: func(_ string, keys any) (Policy, error) {
+			p, err := f.Make(keys)
+			if err == nil && p == nil {
+				err = errors.New("Foreign.Make returned neither a loss nor an error")
+			}
+			return p, err
+		},
+		facts: f.Facts,
 	}
-	return p, err
 }
 
 // validate reports what a name cannot be, among those that are taken.

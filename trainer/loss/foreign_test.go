@@ -22,16 +22,16 @@ func TestForeignLossOfTokensEqualsTheStockOne(t *testing.T) {
 	own := PerToken("own_reinforce", Facts{}, func(t Token) (loss, slope float64) {
 		return -t.Advantage * t.Logprob, -t.Advantage
 	})
-	corrected := Options{
+	corrected := options{
 		Old:         OldBehaviour,
 		Aggregation: Aggregation{Mode: SeqMeanTokenMean},
 		Correction:  Correction{Of: OfCurrent, Weight: WeightToken, Cap: 2, Normalize: true, Rules: []string{"mask token ratio 0.5 2"}},
 	}
-	for _, o := range []Options{{Old: OldBehaviour}, corrected} {
+	for _, o := range []options{{Old: OldBehaviour}, corrected} {
 		b := everyCase(rand.New(rand.NewPCG(1, 1)), true, false)
-		stock, err := New("reinforce", o)
+		stock, err := newOf("reinforce", o)
 		require.NoError(t, err)
-		foreign, err := New("own_reinforce", o, own)
+		foreign, err := newOf("own_reinforce", o, own)
 		require.NoError(t, err)
 		require.Equal(t, stock.Span(), foreign.Span())
 		var want, got Result
@@ -62,14 +62,10 @@ func TestForeignLossIsPartOfTheObjective(t *testing.T) {
 	require.True(t, o.NeedsReference())
 	require.False(t, o.Corrects())
 
-	c.Options.Correction.Weight = WeightToken
+	c.Options = options{Correction: Correction{Weight: WeightToken}}.keys("unclipped", own)
 	o, err = NewObjective(c)
 	require.NoError(t, err)
 	require.True(t, o.Corrects())
-	c.Foreign[0].Facts.NoCorrection = true
-	o, err = NewObjective(c)
-	require.NoError(t, err)
-	require.False(t, o.Corrects(), "a loss that does not apply the correction")
 
 	c.Foreign = nil
 	require.ErrorContains(t, c.Validate(), `name: unknown "unclipped"`)
@@ -95,43 +91,73 @@ func TestForeignTokenSeesWhatItsFactsSay(t *testing.T) {
 	} {
 		var seen Token
 		own := PerToken("mine", c.facts, func(t Token) (loss, slope float64) { seen = t; return 0, 0 })
-		l, err := New("mine", Options{Old: c.old}, own)
+		l, err := newOf("mine", options{Old: c.old}, own)
 		require.NoError(t, err)
 		require.NoError(t, l.Loss(b, &Result{}))
 		require.Equal(t, c.want, seen)
 	}
 	missing := *b
 	missing.Advantages = nil
-	l, err := New("mine", Options{}, PerToken("mine", Facts{NoAdvantages: true}, func(Token) (loss, slope float64) { return 1, 0 }))
+	l, err := newOf("mine", options{}, PerToken("mine", Facts{NoAdvantages: true}, func(Token) (loss, slope float64) { return 1, 0 }))
 	require.NoError(t, err)
 	require.NoError(t, l.Loss(&missing, &Result{}))
-	l, err = New("mine", Options{}, PerToken("mine", Facts{}, func(Token) (loss, slope float64) { return 1, 0 }))
+	l, err = newOf("mine", options{}, PerToken("mine", Facts{}, func(Token) (loss, slope float64) { return 1, 0 }))
 	require.NoError(t, err)
 	require.ErrorContains(t, l.Loss(&missing, &Result{}), "Advantages: missing")
 }
 
-func TestForeignFactsAndDefaults(t *testing.T) {
-	t.Parallel()
-	own := PerToken("mine", Facts{Reads: []string{"clip_low"}, Modes: []string{SeqMeanTokenSum}}, unclipped)
-	own.Defaults = Options{ClipLow: 0.3, Aggregation: Aggregation{Mode: SeqMeanTokenSum}}
-	o, err := Resolve("mine", Options{}, own)
-	require.NoError(t, err)
-	require.Equal(t, 0.3, o.ClipLow)
-	require.Equal(t, 0.2, o.ClipHigh, "ppo's where its own are zero")
-	reads := Reads("mine", o, own)
-	require.Subset(t, reads, []string{"clip_low", "old", "correction.weight"})
-	require.NotContains(t, reads, "aggregation.mode", "there is only one")
-	require.NotContains(t, reads, "clip_high")
-	_, err = New("mine", Options{Aggregation: Aggregation{Mode: TokenMean}}, own)
-	require.ErrorContains(t, err, "aggregation.mode")
+// steepness are the keys of a loss from outside.
+type steepness struct {
+	// Slope multiplies the loss.
+	Slope float64 `koanf:"slope" above:"0"`
+}
 
-	own.Facts.NoCorrection, own.Facts.NoOld = true, true
-	reads = Reads("mine", o, own)
-	require.NotContains(t, reads, "correction.weight")
-	require.NotContains(t, reads, "old")
-	require.True(t, ReadsAdvantages("mine", own))
+func TestForeignLossHasKeysOfItsOwn(t *testing.T) {
+	t.Parallel()
+	own := PerTokenWith("steep", steepness{Slope: 2}, Facts{}, func(keys steepness, t Token) (loss, slope float64) {
+		return -keys.Slope * t.Advantage * t.Logprob, -keys.Slope * t.Advantage
+	})
+	b := everyCase(rand.New(rand.NewPCG(1, 1)), true, false)
+	lossOf := func(keys any) float64 {
+		l, err := New("steep", keys, own)
+		require.NoError(t, err)
+		var out Result
+		require.NoError(t, l.Loss(b, &out))
+		return out.Loss
+	}
+	twice := lossOf(nil)
+	keys := Keys("steep", own).(*perTokenKeys[steepness])
+	require.Equal(t, Ratio{OldProximal}, keys.Ratio)
+	keys.Own.Slope = 4
+	require.InDelta(t, 2*twice, lossOf(keys), 1e-12)
+	require.Equal(t, 2.0, Keys("steep", own).(*perTokenKeys[steepness]).Own.Slope, "the keys of one run are not another's")
+	keys.Own.Slope, keys.Correction.Cap = -1, -2
+	c := DefaultConfig()
+	c.Name, c.Foreign, c.Options = "steep", []Foreign{own}, keys
+	require.EqualError(t, c.Validate(), "options.slope: -1: must be positive\noptions.correction.cap: -2: must be positive, or -1 for off")
+	c.Options = Keys("ppo")
+	require.ErrorContains(t, c.Validate(), "loss steep: the keys are a *loss.PPO")
+	require.True(t, ReadsAdvantages("steep", own))
 	own.Facts.NoAdvantages = true
-	require.False(t, ReadsAdvantages("mine", own))
+	require.False(t, ReadsAdvantages("steep", own))
+}
+
+func TestALossWithoutKeysIsCorrectedByNothing(t *testing.T) {
+	t.Parallel()
+	stock, err := New("reinforce", nil)
+	require.NoError(t, err)
+	c := DefaultConfig()
+	c.Name, c.Foreign = "bare", []Foreign{{Name: "bare", Make: func(keys any) (Policy, error) {
+		require.Nil(t, keys)
+		return stock, nil
+	}}}
+	o, err := NewObjective(c)
+	require.NoError(t, err)
+	require.False(t, o.Corrects())
+	require.Equal(t, TokenMean, c.Shared().Aggregation.Mode)
+	require.True(t, c.AgainstStart(), "it may read what the policy says at the start of the step")
+	c.Foreign[0].Facts.NoOld = true
+	require.False(t, c.AgainstStart())
 }
 
 func TestForeignLossIsRefused(t *testing.T) {
@@ -147,12 +173,12 @@ func TestForeignLossIsRefused(t *testing.T) {
 		"twice":                {[]Foreign{fine, fine}, "mine", "loss mine: there are two of this name"},
 		"without Make":         {[]Foreign{{Name: "mine"}}, "mine", "loss mine: Foreign.Make is nil"},
 		"that makes nothing": {
-			[]Foreign{{Name: "mine", Make: func(Options) (Policy, error) { return nil, nil }}},
+			[]Foreign{{Name: "mine", Make: func(any) (Policy, error) { return nil, nil }}},
 			"mine",
 			"loss mine: Foreign.Make returned neither",
 		},
 		"that fails": {
-			[]Foreign{{Name: "mine", Make: func(Options) (Policy, error) { return nil, errors.New("no license") }}},
+			[]Foreign{{Name: "mine", Make: func(any) (Policy, error) { return nil, errors.New("no license") }}},
 			"mine",
 			"loss mine: no license",
 		},
@@ -161,7 +187,7 @@ func TestForeignLossIsRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := New(c.choose, Options{}, c.foreign...)
+			_, err := newOf(c.choose, options{}, c.foreign...)
 			require.ErrorContains(t, err, c.want)
 		})
 	}

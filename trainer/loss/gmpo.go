@@ -8,8 +8,8 @@ import "math"
 //	L_i = -mean(A) exp(mean_t clip(log r_t)), clip(d) = min(d, high) for A > 0, max(d, -low) for A < 0
 type gmpo struct{ low, high, epsilon float64 }
 
-func newGMPO(o *Options) algorithm {
-	return &gmpo{low: o.ClipLow, high: o.ClipHigh, epsilon: o.Aggregation.LengthEpsilon}
+func newGMPO(k *GMPO) algorithm {
+	return &gmpo{low: k.ClipLow, high: k.ClipHigh, epsilon: k.Aggregation.LengthEpsilon}
 }
 
 func (*gmpo) metrics() []string { return []string{"clip_fraction", "clip_fraction_low", "approx_kl"} }

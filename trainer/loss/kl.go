@@ -19,29 +19,27 @@ const (
 //
 //	k1 = d    abs = |d|    k2 = d^2 / 2    k3 = exp(-d) - 1 + d
 type KL struct {
-	// Kind is k1, abs, k2 or k3. A "+" after it keeps the value and takes k2's gradient, the unbiased one for
-	// the reverse KL (straight-through). Defaults to k3.
-	Kind string `koanf:"kind"`
+	// Kind is k1, abs, k2 or k3. A "+" after it keeps the value and takes k2's gradient, the unbiased one for the reverse KL (straight-
+	// through).
+	Kind string `koanf:"kind" default:"k3"`
 	// Coef multiplies the term. 0, the default, is none.
-	Coef float64 `koanf:"coef"`
-	// In is loss or reward. Defaults to loss.
-	In string `koanf:"in"`
-	// LogClamp bounds d before exp, in k3 only. -1 means none. Defaults to 20.
-	LogClamp float64 `koanf:"log_clamp"`
-	// Clamp bounds the estimate. -1 means none. Defaults to 10.
-	Clamp float64 `koanf:"clamp"`
+	Coef float64 `koanf:"coef" min:"0"`
+	// In is loss or reward.
+	In string `koanf:"in" default:"loss" oneof:"loss reward"`
+	// LogClamp bounds d before exp, in k3 only. -1 means none.
+	LogClamp float64 `koanf:"log_clamp" default:"20" above:"0" off:"-1"`
+	// Clamp bounds the estimate. -1 means none.
+	Clamp float64 `koanf:"clamp" default:"10" above:"0" off:"-1"`
 	// ClampAll bounds every kind's estimate (AReaL), not only k3's (verl).
 	ClampAll bool `koanf:"clamp_all"`
 	// Target and Horizon adapt the coefficient to keep the measured KL near Target, in nats, over about Horizon
 	// rows (arXiv 1909.08593, equation 3). Target 0, the default, keeps it fixed.
-	Target  float64 `koanf:"target"`
-	Horizon float64 `koanf:"horizon"`
+	Target  float64 `koanf:"target" min:"0"`
+	Horizon float64 `koanf:"horizon" default:"10000"`
 }
 
 // DefaultKL has no penalty.
-func DefaultKL() KL {
-	return KL{Kind: "k3", In: KLInLoss, LogClamp: 20, Clamp: 10, Horizon: 10000}
-}
+func DefaultKL() KL { return check.Default[KL]() }
 
 // Unread says why nothing depends on a key of the section, beginning with the other key that says so; "" if something does.
 func (k KL) Unread(key string) string {
@@ -65,11 +63,7 @@ func (k KL) Unread(key string) string {
 func (k KL) Validate() error {
 	return check.All(
 		check.OneOf("kind", strings.TrimSuffix(k.Kind, "+"), "k1", "abs", "k2", "k3"),
-		check.OneOf("in", k.In, KLInLoss, KLInReward),
-		check.NotNegative("coef", k.Coef),
-		check.PositiveOr(Off, "log_clamp", k.LogClamp),
-		check.PositiveOr(Off, "clamp", k.Clamp),
-		check.NotNegative("target", k.Target),
+		check.Fields(k),
 		check.That(k.Horizon > 0 || k.Horizon == 0 && k.Target == 0, "horizon", "%v: must be positive", k.Horizon),
 	)
 }

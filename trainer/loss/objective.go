@@ -7,15 +7,15 @@ import (
 
 // Config is everything that a policy is trained on: the policy loss, and the terms beside it.
 type Config struct {
-	// Name of the policy loss; see Names. Defaults to ppo.
-	Name string `koanf:"name"`
-	// Foreign are losses from outside this package that Name may choose. Defaults to none.
+	// Name of the policy loss; see Names.
+	Name string `koanf:"name" default:"decoupled_ppo"`
+	// Foreign are losses from outside this package that Name may choose.
 	Foreign []Foreign `koanf:"-"`
-	// Options of the policy loss.
-	Options Options `koanf:"options"`
+	// Options are the policy loss's own keys: a pointer to its struct, as [Keys] returns it. Nil is its defaults.
+	Options any `koanf:"options"`
 	// KL to the reference policy.
 	KL KL `koanf:"kl"`
-	// EntropyCoef multiplies the entropy bonus. Defaults to 0, none.
+	// EntropyCoef multiplies the entropy bonus. 0 is none.
 	EntropyCoef float64 `koanf:"entropy_coef"`
 	// Value is the critic's loss.
 	Value Value `koanf:"value"`
@@ -23,19 +23,14 @@ type Config struct {
 	Duration Duration `koanf:"duration"`
 }
 
-// DefaultConfig is PPO alone.
-func DefaultConfig() Config {
-	return Config{Name: "ppo", KL: DefaultKL(), Value: DefaultValue(), Duration: DefaultDuration()}
-}
+// DefaultConfig is the policy loss alone.
+func DefaultConfig() Config { return check.Default[Config]() }
 
 // Validate reports every fault.
 func (c Config) Validate() error {
 	return check.All(
 		c.policyFaults(),
-		check.Section("kl", c.KL.Validate()),
-		check.Section("value", c.Value.Validate()),
-		check.Section("duration", c.Duration.Validate()),
-		check.Finite("entropy_coef", c.EntropyCoef),
+		check.Fields(c),
 	)
 }
 
@@ -45,15 +40,34 @@ func (c Config) policyFaults() error {
 	if err != nil {
 		return err
 	}
-	o, err := b.resolve(c.Options)
+	keys, err := b.fill(c.Name, c.Options)
 	if err == nil {
-		err = b.validate(o)
+		err = check.Own(keys)
 	}
 	return check.Section("options", err)
 }
 
-// Resolved are the options with the named loss's defaults in place of zero values.
-func (c Config) Resolved() (Options, error) { return Resolve(c.Name, c.Options, c.Foreign...) }
+// Keys are the named loss's keys in force.
+func (c Config) Keys() any {
+	if c.Options != nil {
+		return c.Options
+	}
+	return Keys(c.Name, c.Foreign...)
+}
+
+// Shared are the shared keys in force. A loss that has none, as a loss from outside may, is corrected by nothing and averages over tokens.
+func (c Config) Shared() Shared {
+	if s := SharedOf(c.Keys()); s != nil {
+		return *s
+	}
+	return check.Default[Shared]()
+}
+
+// AgainstStart says whether the loss reads the log-probabilities of the policy at the start of the step.
+func (c Config) AgainstStart() bool {
+	of := c.Shared().Correction
+	return !c.Facts().NoOld && oldOf(c.Keys()) == OldProximal || of.enabled() && of.Of == OfProximal
+}
 
 // Facts are the named loss's.
 func (c Config) Facts() Facts { return FactsOf(c.Name, c.Foreign...) }
@@ -65,11 +79,10 @@ func (c Config) Facts() Facts { return FactsOf(c.Name, c.Foreign...) }
 // The KL, entropy and policy terms share one aggregation. One goroutine at a time calls it.
 type Objective struct {
 	config Config
-	// options are resolved.
-	options Options
-	facts   Facts
-	policy  Policy
-	klCoef  float64
+	shared Shared
+	facts  Facts
+	policy Policy
+	klCoef float64
 }
 
 // NewObjective builds the policy loss and its terms.
@@ -81,11 +94,7 @@ func NewObjective(c Config) (*Objective, error) {
 	if err != nil {
 		return nil, err
 	}
-	o, err := c.Resolved()
-	if err != nil {
-		return nil, err
-	}
-	return &Objective{config: c, options: o, facts: c.Facts(), policy: policy, klCoef: c.KL.Coef}, nil
+	return &Objective{config: c, shared: c.Shared(), facts: c.Facts(), policy: policy, klCoef: c.KL.Coef}, nil
 }
 
 // NeedsReference says whether Batch.Reference is read, by the loss or by PenalizeRewards.
@@ -98,7 +107,7 @@ func (o *Objective) Span() Span { return o.policy.Span() }
 
 // Corrects says whether the policy loss weighs or rejects by how far a policy is from the one that sampled.
 func (o *Objective) Corrects() bool {
-	return !o.facts.NoCorrection && o.options.Correction.enabled()
+	return o.shared.Correction.enabled()
 }
 
 // Plan settles what the policy loss spans of a whole mini-batch, for Batch.Plan of its micro-batches.
@@ -118,12 +127,12 @@ func (o *Objective) Loss(b *Batch, out *Result) error {
 	}
 	out.GradEntropies, out.GradValues = out.GradEntropies[:0], out.GradValues[:0]
 	if o.klCoef > 0 && o.config.KL.In == KLInLoss {
-		if err := o.config.KL.AddLoss(o.klCoef, o.options.Aggregation, b, out); err != nil {
+		if err := o.config.KL.AddLoss(o.klCoef, o.shared.Aggregation, b, out); err != nil {
 			return err
 		}
 	}
 	if o.config.EntropyCoef != 0 {
-		if err := AddEntropy(o.config.EntropyCoef, o.options.Aggregation, b, out); err != nil {
+		if err := AddEntropy(o.config.EntropyCoef, o.shared.Aggregation, b, out); err != nil {
 			return err
 		}
 	}

@@ -48,7 +48,7 @@ func (p *Plan) Part(offsets, rows []int) *Plan {
 
 // Span follows from the algorithm and the correction.
 func (p *policy) Span() Span {
-	c := p.options.Correction
+	c := p.shared.Correction
 	_, chooses := p.algorithm.(whole)
 	wide := c.enabled() && (c.Normalize || c.M2Threshold > 0 || c.DropRejected)
 	switch {
@@ -96,7 +96,7 @@ func (p *policy) settle(b *Batch, old []float64, plan *Plan) (err error) {
 
 // counted is the mask that the denominators count.
 func (p *policy) counted(all, kept []uint8) []uint8 {
-	if p.options.Correction.DropRejected {
+	if p.shared.Correction.DropRejected {
 		return kept
 	}
 	return all

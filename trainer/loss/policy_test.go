@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-rl/weir/internal/check"
 	"github.com/weir-rl/weir/trainer/stats"
 )
 
@@ -25,7 +26,7 @@ func tiny() *Batch {
 
 func TestDualClip(t *testing.T) {
 	t.Parallel()
-	p, err := New("ppo", Options{ClipLow: 0.2, ClipHigh: 0.25})
+	p, err := newOf("ppo", options{ClipLow: 0.2, ClipHigh: 0.25})
 	require.NoError(t, err)
 	for _, c := range []struct{ advantage, d, want float64 }{
 		{1, 0.5, -1.25}, {1, -0.5, -0.606531}, {-1, 0.5, 1.648721}, {-1, -0.5, 0.8}, {-1, 2, 3},
@@ -42,7 +43,7 @@ func TestDualClip(t *testing.T) {
 
 func TestDecoupledPPOWeighsByThePolicyThatSampled(t *testing.T) {
 	t.Parallel()
-	p, err := New("decoupled_ppo", Options{})
+	p, err := newOf("decoupled_ppo", options{})
 	require.NoError(t, err)
 	b := tiny()
 	b.Behaviour[5] = -4 // a weight far above 5
@@ -56,7 +57,7 @@ func TestDecoupledPPOWeighsByThePolicyThatSampled(t *testing.T) {
 
 func TestAWeightBeyondNumbersIsRejectedLikeAnyOther(t *testing.T) {
 	t.Parallel()
-	p, err := New("decoupled_ppo", Options{})
+	p, err := newOf("decoupled_ppo", options{})
 	require.NoError(t, err)
 	b := tiny()
 	b.Behaviour[5] = -2000
@@ -85,7 +86,8 @@ func TestDropRejectedTakesThemOutOfTheDenominators(t *testing.T) {
 	} {
 		for drop, denominator := range map[bool]float64{false: c.count, true: c.drop} {
 			config := DefaultConfig()
-			config.Name, config.Options.Aggregation, config.Options.Correction.DropRejected = "decoupled_ppo", c.a, drop
+			config.Name = "decoupled_ppo"
+			config.Options = options{Aggregation: c.a, Correction: Correction{DropRejected: drop}}.keys("decoupled_ppo")
 			o, err := NewObjective(config)
 			require.NoError(t, err)
 			got := inParts(t, o, b, []int{0}, []int{1})
@@ -107,7 +109,7 @@ func TestEmptyRowsCountWhereAsked(t *testing.T) {
 	for count, want := range map[bool]float64{false: -1, true: -0.5} {
 		o, err := NewObjective(Config{
 			Name: "ppo", KL: DefaultKL(), Value: DefaultValue(), Duration: DefaultDuration(),
-			Options: Options{Aggregation: Aggregation{Mode: SeqMeanTokenMean, CountEmptyRows: count}},
+			Options: options{Aggregation: Aggregation{Mode: SeqMeanTokenMean, CountEmptyRows: count}}.keys("ppo"),
 		})
 		require.NoError(t, err)
 		require.Equal(t, want, inParts(t, o, b, []int{0}, []int{1}).Loss)
@@ -116,11 +118,11 @@ func TestEmptyRowsCountWhereAsked(t *testing.T) {
 
 func TestAMicroBatchWithoutItsPlanIsRefused(t *testing.T) {
 	t.Parallel()
-	for name, o := range map[string]Options{
+	for name, o := range map[string]options{
 		"m2po": {}, "clip_cov": {}, "kl_cov": {}, "ppo": {Correction: Correction{Weight: WeightToken, Normalize: true}},
 		"decoupled_ppo": {Correction: Correction{DropRejected: true}},
 	} {
-		p, err := New(name, o)
+		p, err := newOf(name, o)
 		require.NoError(t, err)
 		b := tiny()
 		b.Counts = Counts{Tokens: 9, Rows: 4}
@@ -158,7 +160,7 @@ func TestBadInputNamesTheFieldAndTheRow(t *testing.T) {
 	} {
 		b := tiny()
 		c.spoil(b)
-		p, err := New(c.name, Options{})
+		p, err := newOf(c.name, options{})
 		require.NoError(t, err)
 		err = p.Loss(b, &Result{})
 		var fault *stats.BatchError
@@ -172,7 +174,7 @@ func TestBadInputNamesTheFieldAndTheRow(t *testing.T) {
 	} {
 		b := tiny()
 		spoil(b)
-		p, err := New("decoupled_ppo", Options{})
+		p, err := newOf("decoupled_ppo", options{})
 		require.NoError(t, err)
 		require.ErrorContains(t, p.Loss(b, &Result{}), field+": row 1: token 1 is", "counted within its row")
 	}
@@ -180,9 +182,9 @@ func TestBadInputNamesTheFieldAndTheRow(t *testing.T) {
 
 func TestOptionsReportEveryFault(t *testing.T) {
 	t.Parallel()
-	_, err := New("decopled_ppo", Options{})
+	_, err := newOf("decopled_ppo", options{})
 	require.ErrorContains(t, err, `did you mean "decoupled_ppo"?`)
-	_, err = New("ppo", Options{
+	_, err = newOf("ppo", options{
 		Old: "older", DualClip: 0.5, Aggregation: Aggregation{Mode: SeqMeanTokenSumNorm},
 		Correction: Correction{Rules: []string{"mask token ratios - 5", "drop"}, Cap: -3},
 	})
@@ -192,7 +194,7 @@ func TestOptionsReportEveryFault(t *testing.T) {
 	} {
 		require.ErrorContains(t, err, key)
 	}
-	_, err = New("gmpo", Options{Aggregation: Aggregation{Mode: TokenMean}})
+	_, err = newOf("gmpo", options{Aggregation: Aggregation{Mode: TokenMean}})
 	require.ErrorContains(t, err, SeqMeanTokenSum)
 	c := DefaultConfig()
 	c.Name, c.KL.Kind, c.Value.Clip, c.EntropyCoef, c.Duration.Cap = "ppoo", "k4", -2, math.NaN(), 0
@@ -201,52 +203,75 @@ func TestOptionsReportEveryFault(t *testing.T) {
 		require.ErrorContains(t, err, key)
 	}
 	for _, name := range Names() {
-		o, err := Resolve(name, Options{})
-		require.NoError(t, err)
-		require.NoError(t, o.Validate(), name)
+		require.NoError(t, check.Own(Keys(name)), name)
 	}
 }
 
-func TestEachOptionIsRefusedBelowItsRange(t *testing.T) {
+func TestEachKeyIsRefusedOutsideItsRange(t *testing.T) {
 	t.Parallel()
-	set := map[string]func(o *Options, v float64){
-		"clip_low":        func(o *Options, v float64) { o.ClipLow = v },
-		"clip_high":       func(o *Options, v float64) { o.ClipHigh = v },
-		"log_ratio_clamp": func(o *Options, v float64) { o.LogRatioClamp = v },
-		"tau_positive":    func(o *Options, v float64) { o.TauPositive = v },
-		"tau_negative":    func(o *Options, v float64) { o.TauNegative = v },
-		"mask_low":        func(o *Options, v float64) { o.MaskLow = v },
-		"mask_high":       func(o *Options, v float64) { o.MaskHigh = v },
-		"advantage_tau":   func(o *Options, v float64) { o.AdvantageTau = v },
-		"kl_tau":          func(o *Options, v float64) { o.KLTau = v },
-		"cov_ratio":       func(o *Options, v float64) { o.CovRatio = v },
-		"cov_coef":        func(o *Options, v float64) { o.CovCoef = v },
-		"dual_clip":       func(o *Options, v float64) { o.DualClip = v },
+	off := func(ok bool) (good, bad []float64) {
+		if ok {
+			return []float64{Off}, nil
+		}
+		return nil, []float64{Off}
 	}
-	for key, set := range set {
-		for _, bad := range []float64{-2, -0.5, math.NaN(), math.Inf(-1)} {
-			o, err := Resolve("ppo", Options{})
-			require.NoError(t, err)
-			set(&o, bad)
-			require.ErrorContains(t, o.Validate(), fmt.Sprintf("%s: %v", key, bad))
-			set(&o, Off)
-			require.NoError(t, o.Validate(), key)
+	for _, c := range []struct {
+		key  string
+		off  bool // whether -1 turns it off
+		most float64
+		of   func() (keys any, value *float64)
+	}{
+		{"clip_low", true, 1, func() (any, *float64) { k := Keys("ppo").(*PPO); return k, &k.ClipLow }},
+		{"clip_low", true, 10, func() (any, *float64) { k := Keys("cispo").(*CISPO); return k, &k.ClipLow }},
+		{"clip_low", true, 10, func() (any, *float64) { k := Keys("gmpo").(*GMPO); return k, &k.ClipLow }},
+		{"clip_high", true, 10, func() (any, *float64) { k := Keys("ppo").(*PPO); return k, &k.ClipHigh }},
+		{"log_ratio_clamp", true, 50, func() (any, *float64) { k := Keys("ppo").(*PPO); return k, &k.LogRatioClamp }},
+		{"dual_clip", true, 50, func() (any, *float64) { k := Keys("ppo").(*PPO); return k, &k.DualClip }},
+		{"tau_positive", false, 50, func() (any, *float64) { k := Keys("sapo").(*SAPO); return k, &k.TauPositive }},
+		{"tau_negative", false, 50, func() (any, *float64) { k := Keys("sapo").(*SAPO); return k, &k.TauNegative }},
+		{"mask_low", true, 1, func() (any, *float64) { k := Keys("ref_kl").(*Distillation); return k, &k.MaskLow }},
+		{"mask_high", true, 1, func() (any, *float64) { k := Keys("dppo").(*Trust); return k, &k.MaskHigh }},
+		{"advantage_tau", false, 50, func() (any, *float64) { k := Keys("dppo").(*Trust); return k, &k.AdvantageTau }},
+		{"kl_tau", true, 50, func() (any, *float64) { k := Keys("reinforce").(*Reinforce); return k, &k.KLTau }},
+		{"cov_ratio", false, 1, func() (any, *float64) { k := Keys("clip_cov").(*ClipCov); return k, &k.CovRatio }},
+		{"cov_coef", false, 50, func() (any, *float64) { k := Keys("kl_cov").(*KLCov); return k, &k.CovCoef }},
+	} {
+		good, bad := off(c.off)
+		for _, v := range append(bad, -2, -0.5, math.NaN(), math.Inf(-1), math.Inf(1)) {
+			keys, value := c.of()
+			*value = v
+			require.ErrorContains(t, check.Own(keys), fmt.Sprintf("%s: %v", c.key, v))
+		}
+		for _, v := range append(good, c.most) {
+			keys, value := c.of()
+			*value = v
+			require.NoError(t, check.Own(keys), "%s: %v", c.key, v)
+		}
+		if c.most == 1 {
+			keys, value := c.of()
+			*value = 1.5
+			require.ErrorContains(t, check.Own(keys), c.key+": 1.5")
 		}
 	}
-	for _, share := range []string{"mask_low", "mask_high", "cov_ratio"} {
-		o, err := Resolve("ppo", Options{})
+}
+
+// A bound of dppo that is off holds no token back: -1 was once read as a bound of -1, beyond which every token was.
+func TestABoundOfDPPOThatIsOffHoldsNothingBack(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"dppo", "ipo", "ref_kl"} {
+		p, err := newOf(name, options{MaskLow: Off, MaskHigh: Off})
 		require.NoError(t, err)
-		set[share](&o, 1)
-		require.NoError(t, o.Validate())
-		set[share](&o, 1.5)
-		require.ErrorContains(t, o.Validate(), share+": 1.5")
+		var out Result
+		require.NoError(t, p.Loss(tiny(), &out))
+		require.Zero(t, out.Metrics["is_masked"].Value(), name)
+		require.NotZero(t, out.Grad[0], name)
 	}
 }
 
 // A weight of 0 is as little as can be, and no NaN: gmpo takes its logarithm.
 func TestGMPOTakesAWeightOfZero(t *testing.T) {
 	t.Parallel()
-	p, err := New("gmpo", Options{})
+	p, err := newOf("gmpo", options{})
 	require.NoError(t, err)
 	b := tiny()
 	b.Weights = []float64{0, 1, 1, 1, 1, 1}
@@ -263,7 +288,7 @@ func TestGMPOTakesAWeightOfZero(t *testing.T) {
 // A token that no advantage pushes is not held by the clip, however far its ratio went.
 func TestGMPOCountsNoClipWithoutAnAdvantage(t *testing.T) {
 	t.Parallel()
-	p, err := New("gmpo", Options{})
+	p, err := newOf("gmpo", options{})
 	require.NoError(t, err)
 	b := tiny()
 	copy(b.Advantages, []float64{0, 5, 1, 1, 9, -1})
@@ -298,7 +323,7 @@ func TestMetricsOfMicroBatchesAddUp(t *testing.T) {
 func TestEveryLossRunsOnItsDefaults(t *testing.T) {
 	t.Parallel()
 	for _, name := range Names() {
-		p, err := New(name, Options{})
+		p, err := newOf(name, options{})
 		require.NoError(t, err)
 		require.Equal(t, name, p.Name())
 		var out Result
@@ -315,7 +340,7 @@ func TestAnEmptyBatchIsNothingUnlessAskedToBeNaN(t *testing.T) {
 	b := tiny()
 	clear(b.Mask)
 	for _, nan := range []bool{false, true} {
-		p, err := New("ppo", Options{Aggregation: Aggregation{EmptyNaN: nan}})
+		p, err := newOf("ppo", options{Aggregation: Aggregation{EmptyNaN: nan}})
 		require.NoError(t, err)
 		var out Result
 		require.NoError(t, p.Loss(b, &out))

@@ -12,15 +12,15 @@ type ppo struct {
 	dual float64
 }
 
-func newPPO(o *Options) algorithm {
-	p := &ppo{surrogate: newSurrogate(o), band: newBand(o), dual: o.DualClip}
+func newPPO(k *PPO) algorithm {
+	p := &ppo{surrogate: newSurrogate(k.Surrogate), band: newBand(k.ClipLow, k.ClipHigh), dual: k.DualClip}
 	p.token = p.clipped
 	return p
 }
 
 // newGSPO is PPO on the row's ratio, whose logarithm is bounded from above alone.
-func newGSPO(o *Options) algorithm {
-	p := &ppo{surrogate: newSurrogate(o), band: newBand(o), dual: o.DualClip}
+func newGSPO(k *PPO) algorithm {
+	p := &ppo{surrogate: newSurrogate(k.Surrogate), band: newBand(k.ClipLow, k.ClipHigh), dual: k.DualClip}
 	p.logLow = math.Inf(-1)
 	p.token = p.clipped
 	return p
@@ -50,8 +50,8 @@ type sapo struct {
 	positive, negative float64
 }
 
-func newSAPO(o *Options) algorithm {
-	s := &sapo{surrogate: newSurrogate(o), positive: o.TauPositive, negative: o.TauNegative}
+func newSAPO(k *SAPO) algorithm {
+	s := &sapo{surrogate: newSurrogate(k.Surrogate), positive: k.TauPositive, negative: k.TauNegative}
 	s.token = s.gated
 	return s
 }
@@ -80,8 +80,8 @@ type cispo struct {
 	band band
 }
 
-func newCISPO(o *Options) algorithm {
-	c := &cispo{surrogate: newSurrogate(o), band: newBand(o)}
+func newCISPO(k *CISPO) algorithm {
+	c := &cispo{surrogate: newSurrogate(k.Surrogate), band: newBand(k.ClipLow, k.ClipHigh)}
 	c.token = c.weighted
 	return c
 }

@@ -3,98 +3,76 @@ package loss
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 
 	"github.com/weir-rl/weir/internal/check"
 )
 
-// builder makes a policy loss and holds its defaults and facts.
+// builder makes a policy loss from its keys.
 type builder struct {
-	// make returns what policy runs over the rows of a batch. It is nil for a foreign loss, which whole makes.
-	make     func(o *Options) algorithm
-	whole    func(o Options) (Policy, error)
-	defaults Options
-	facts    Facts
-	// wideLow allows clip_low above 1, where it bounds something other than a ratio, which is never below 0.
-	wideLow bool
+	// keys are a pointer to a struct of the loss's own keys, with their defaults.
+	keys  func() any
+	make  func(name string, keys any) (Policy, error)
+	facts Facts
+}
+
+// define makes the builder of a loss with keys of type K. defaults change what the tags of K give.
+func define[K any](facts Facts, defaults func(k *K), build func(k *K) algorithm) builder {
+	return builder{
+		keys: func() any {
+			k := check.Default[K]()
+			defaults(&k)
+			return &k
+		},
+		make: func(name string, keys any) (Policy, error) {
+			return newPolicy(name, keys, build(keys.(*K)), facts), nil
+		},
+		facts: facts,
+	}
+}
+
+// newPolicy runs an algorithm under the shared keys among those of a loss.
+func newPolicy(name string, keys any, a algorithm, facts Facts) *policy {
+	return &policy{name: name, shared: *SharedOf(keys), old: oldOf(keys), algorithm: a, facts: facts}
 }
 
 // builders are the stock losses by their names in configuration.
 func builders() map[string]builder {
-	base := base()
-	with := func(change func(o *Options)) Options { o := base; change(&o); return o }
-	behaviour := with(func(o *Options) { o.Old = OldBehaviour })
-	kimi := with(func(o *Options) { o.Old, o.KLTau = OldBehaviour, 1e-3 })
-	current := Correction{Of: OfCurrent, Weight: WeightToken, LogBound: 20}
-	surrogate := []string{"level", "log_ratio_clamp"}
-	clipped := append([]string{"clip_low", "clip_high"}, surrogate...)
-	clippedTwice := append([]string{"dual_clip"}, clipped...)
-	score := Facts{Reads: []string{"kl_tau"}}
-	trust := []string{"advantage_tau", "kl_tau", "log_ratio_clamp", "mask_low", "mask_high"}
 	return map[string]builder{
-		"ppo": {make: newPPO, facts: Facts{Reads: clippedTwice}, defaults: with(func(o *Options) { o.DualClip = 3 })},
-		"decoupled_ppo": {make: newPPO, facts: Facts{Reads: clippedTwice}, defaults: with(func(o *Options) {
-			o.Correction = Correction{Of: OfProximal, Weight: WeightToken, Rules: []string{"mask token ratio - 5"}}
-		})},
-		"m2po": {make: newPPO, facts: Facts{Reads: clippedTwice}, defaults: with(func(o *Options) {
-			o.Correction = Correction{Of: OfProximal, M2Threshold: 0.04}
-		})},
-		"gspo": {make: newGSPO, facts: Facts{Reads: clippedTwice}, defaults: with(func(o *Options) {
-			o.Level, o.ClipLow, o.ClipHigh, o.LogRatioClamp = LevelSequenceToken, 3e-4, 4e-4, 10
-			o.Aggregation.Mode = SeqMeanTokenMean
-		})},
-		"gmpo": {
-			make: newGMPO, wideLow: true, // its bounds are of a log ratio
-			facts: Facts{Reads: []string{"clip_low", "clip_high"}, Modes: []string{SeqMeanTokenSum}},
-			defaults: with(func(o *Options) {
-				o.ClipLow, o.ClipHigh, o.Aggregation.Mode = 0.4, 0.4, SeqMeanTokenSum
-			}),
-		},
-		"sapo": {
-			make: newSAPO, facts: Facts{Reads: append([]string{"tau_positive", "tau_negative"}, surrogate...)},
-			defaults: with(func(o *Options) { o.Aggregation.Mode = SeqMeanTokenMean }),
-		},
-		"cispo": {
-			make: newCISPO, wideLow: true, // its authors write 10 for no bound
-			facts: Facts{Reads: clipped},
-			defaults: with(func(o *Options) {
-				o.Old, o.ClipLow, o.ClipHigh = OldBehaviour, Off, 4
-			}),
-		},
-		"clip_cov": {
-			make: newClipCov, defaults: base,
-			facts: Facts{Reads: []string{"clip_low", "clip_high", "log_ratio_clamp", "cov_ratio", "cov_low", "cov_high"}},
-		},
-		"kl_cov":    {make: newKLCov, facts: Facts{Reads: []string{"log_ratio_clamp", "cov_ratio", "cov_coef"}}, defaults: base},
-		"reinforce": {make: newReinforce, facts: score, defaults: behaviour},
-		"gpg":       {make: newReinforce, facts: score, defaults: behaviour},
-		"tis": {make: newReinforce, facts: score, defaults: with(func(o *Options) {
-			o.Old, o.Correction = OldBehaviour, current
-			o.Correction.Cap = 2
-		})},
-		"masked_is": {make: newReinforce, facts: score, defaults: with(func(o *Options) {
-			o.Old, o.Correction = OldBehaviour, current
-			o.Correction.Rules = []string{
+		"ppo": define(Facts{}, func(k *PPO) { k.DualClip = 3 }, newPPO),
+		"decoupled_ppo": define(Facts{}, func(k *PPO) {
+			k.Correction.Weight, k.Correction.Rules = WeightToken, []string{"mask token ratio - 5"}
+		}, newPPO),
+		"m2po": define(Facts{}, func(k *PPO) { k.Correction.M2Threshold = 0.04 }, newPPO),
+		"gspo": define(Facts{}, func(k *PPO) {
+			k.Level, k.ClipLow, k.ClipHigh, k.LogRatioClamp = LevelSequenceToken, 3e-4, 4e-4, 10
+			k.Aggregation.Mode = SeqMeanTokenMean
+		}, newGSPO),
+		"gmpo":     define(Facts{}, func(k *GMPO) { k.Aggregation.Mode = SeqMeanTokenSum }, newGMPO),
+		"sapo":     define(Facts{}, func(k *SAPO) { k.Aggregation.Mode = SeqMeanTokenMean }, newSAPO),
+		"cispo":    define(Facts{}, func(k *CISPO) { k.Old = OldBehaviour }, newCISPO),
+		"clip_cov": define(Facts{}, func(*ClipCov) {}, newClipCov),
+		"kl_cov":   define(Facts{}, func(*KLCov) {}, newKLCov),
+
+		"reinforce": define(Facts{}, func(k *Reinforce) { k.Old = OldBehaviour }, newReinforce),
+		"gpg":       define(Facts{}, func(k *Reinforce) { k.Old = OldBehaviour }, newReinforce),
+		"tis": define(Facts{}, func(k *Reinforce) {
+			k.Old = OldBehaviour
+			k.Correction.Of, k.Correction.Weight, k.Correction.LogBound, k.Correction.Cap = OfCurrent, WeightToken, 20, 2
+		}, newReinforce),
+		"masked_is": define(Facts{}, func(k *Reinforce) {
+			k.Old = OldBehaviour
+			k.Correction.Of, k.Correction.Weight, k.Correction.LogBound = OfCurrent, WeightToken, 20
+			k.Correction.Rules = []string{
 				"mask token ratio 0.125 8", "mask min ratio 0 -", "mask max ratio - 100", "mask mean ratio 0.1 10",
 			}
-		})},
-		"dppo": {make: newDPPO, facts: Facts{Reads: trust}, defaults: kimi},
-		"ipo":  {make: newIPO, facts: Facts{Reads: trust}, defaults: with(func(o *Options) { *o = kimi; o.MaskLow, o.MaskHigh = 0.1, 0.1 })},
-		"ref_kl": {
-			make: newReferenceKL, defaults: kimi,
-			facts: Facts{Reference: true, NoAdvantages: true, Reads: []string{"advantage_tau", "kl_tau", "log_ratio_clamp", "mask_low"}},
-		},
-		"cross_entropy": {make: newCrossEntropy, facts: Facts{NoAdvantages: true, NoOld: true}, defaults: behaviour},
-	}
-}
-
-// base are the defaults that the losses' own ones start from.
-func base() Options {
-	return Options{
-		Old: OldProximal, Level: LevelToken, ClipLow: 0.2, ClipHigh: 0.2, DualClip: Off, LogRatioClamp: 20,
-		TauPositive: 1, TauNegative: 1.05, MaskLow: 0.2, MaskHigh: 0.2, AdvantageTau: 1, KLTau: Off,
-		CovRatio: 2e-4, CovLow: 1, CovHigh: 5, CovCoef: 1,
-		Aggregation: Aggregation{Mode: TokenMean},
+		}, newReinforce),
+		"dppo": define(Facts{}, func(k *Trust) { k.Old = OldBehaviour }, newDPPO),
+		"ipo":  define(Facts{}, func(k *Trust) { k.Old, k.MaskLow, k.MaskHigh = OldBehaviour, 0.1, 0.1 }, newIPO),
+		"ref_kl": define(Facts{Reference: true, NoAdvantages: true}, func(k *Distillation) { k.Old = OldBehaviour },
+			newReferenceKL),
+		"cross_entropy": define(Facts{NoAdvantages: true, NoOld: true}, func(*CrossEntropy) {}, newCrossEntropy),
 	}
 }
 
@@ -106,7 +84,7 @@ func find(key, name string, foreign []Foreign) (builder, error) {
 		if err := f.validate(all); err != nil {
 			return builder{}, err
 		}
-		all[f.Name] = builder{whole: f.make, defaults: f.Defaults.over(base()), facts: f.Facts}
+		all[f.Name] = f.builder()
 	}
 	b, ok := all[name]
 	if !ok {
@@ -124,51 +102,44 @@ func Names(foreign ...Foreign) []string {
 	return slices.Sorted(slices.Values(names))
 }
 
-// Resolve fills the options' zero values with the defaults of the named loss, stock or foreign.
-func Resolve(name string, o Options, foreign ...Foreign) (Options, error) {
+// Keys are the keys of the named loss with their defaults: a pointer to a struct such as [PPO], or to the foreign loss's. They are nil for
+// an unknown name, and for a foreign loss without keys.
+func Keys(name string, foreign ...Foreign) any {
 	b, err := find("loss", name, foreign)
 	if err != nil {
-		return Options{}, err
+		return nil
 	}
-	return b.resolve(o)
+	return b.keys()
 }
 
-func (b builder) resolve(o Options) (Options, error) {
-	o = o.over(b.defaults)
-	if b.facts.Modes != nil {
-		if err := check.OneOf("aggregation.mode", o.Aggregation.Mode, b.facts.Modes...); err != nil {
-			return Options{}, err
-		}
+// fill puts the defaults in the place of nil keys, and refuses keys of another loss.
+func (b builder) fill(name string, keys any) (any, error) {
+	defaults := b.keys()
+	switch want, have := reflect.TypeOf(defaults), reflect.TypeOf(keys); {
+	case keys == nil:
+		return defaults, nil
+	case want != have:
+		return nil, fmt.Errorf("loss %s: the keys are a %v: want a %v", name, have, want)
 	}
-	return o, nil
+	return keys, nil
 }
 
-// New returns the policy loss of that name, stock or foreign. An unknown name is an error that gives the nearest valid one.
-func New(name string, o Options, foreign ...Foreign) (Policy, error) {
+// New returns the policy loss of that name, stock or foreign, under its keys, which are as [Keys] returns them; nil keys are the defaults.
+// An unknown name is an error that gives the nearest valid one.
+func New(name string, keys any, foreign ...Foreign) (Policy, error) {
 	b, err := find("loss", name, foreign)
 	if err != nil {
 		return nil, err
 	}
-	if o, err = b.resolve(o); err != nil {
+	if keys, err = b.fill(name, keys); err != nil {
 		return nil, err
 	}
-	if err := b.validate(o); err != nil {
+	if err := check.Own(keys); err != nil {
 		return nil, fmt.Errorf("loss %s: %w", name, err)
 	}
-	if b.whole == nil {
-		return &policy{name: name, options: o, algorithm: b.make(&o), facts: b.facts}, nil
-	}
-	p, err := b.whole(o)
+	p, err := b.make(name, keys)
 	if err != nil {
 		return nil, fmt.Errorf("loss %s: %w", name, err)
 	}
 	return p, nil
-}
-
-// validate reports every fault of resolved options.
-func (b builder) validate(o Options) error {
-	return check.All(
-		o.Validate(),
-		check.That(o.ClipLow <= 1 || b.wideLow, "clip_low", "%v: must be above 0 and at most 1, or -1 for off: no ratio is below 0", o.ClipLow),
-	)
 }

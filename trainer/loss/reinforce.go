@@ -7,7 +7,7 @@ package loss
 //	L_t = -w_t (A - tau log(pi/old)) log pi
 type reinforce struct{ tau float64 }
 
-func newReinforce(o *Options) algorithm { return reinforce{tau: max(0, o.KLTau)} }
+func newReinforce(k *Reinforce) algorithm { return reinforce{tau: max(0, k.KLTau)} }
 
 func (reinforce) metrics() []string { return []string{"approx_kl"} }
 
@@ -33,7 +33,7 @@ func (p reinforce) row(r *row, tally *tally) float64 {
 //	L_t = -w_t log pi
 type crossEntropy struct{}
 
-func newCrossEntropy(*Options) algorithm { return crossEntropy{} }
+func newCrossEntropy(*CrossEntropy) algorithm { return crossEntropy{} }
 
 func (crossEntropy) metrics() []string { return []string{"nll"} }
 

@@ -57,7 +57,8 @@ func (t *tally) flag(metric int, set bool) {
 // policy runs an algorithm over the rows of a batch.
 type policy struct {
 	name      string
-	options   Options
+	shared    Shared
+	old       string // the policy that ratios are taken against: OldProximal or OldBehaviour
 	algorithm algorithm
 	facts     Facts
 	corrected Corrected
@@ -79,7 +80,7 @@ func (p *policy) Loss(b *Batch, out *Result) error {
 	}
 	mask, weights := plan.Mask, plan.Weights
 	counted := p.counted(b.Mask, mask)
-	d := p.options.Aggregation.over(plan.Counts, b.Offsets, counted)
+	d := p.shared.Aggregation.over(plan.Counts, b.Offsets, counted)
 	out.Grad = stats.Resize(out.Grad, len(b.Mask))
 	clear(out.Grad)
 	out.Tokens.resize(len(b.Mask))
@@ -108,7 +109,7 @@ func (p *policy) Loss(b *Batch, out *Result) error {
 			p.current.reference = b.Reference[lo:hi]
 		}
 		rowLoss := p.algorithm.row(&p.current, &p.sums)
-		if !stats.Finite(rowLoss) && !p.options.KeepNonFinite {
+		if !stats.Finite(rowLoss) && !p.shared.KeepNonFinite {
 			return p.fault(b, i)
 		}
 		out.Loss += rowLoss
@@ -164,7 +165,7 @@ func (p *policy) check(b *Batch) (old []float64, err error) {
 		return nil, nil
 	}
 	old = b.Proximal
-	if old == nil || p.options.Old == OldBehaviour && b.Behaviour != nil {
+	if old == nil || p.old == OldBehaviour && b.Behaviour != nil {
 		old = b.Behaviour
 	}
 	if err := stats.CheckLength("Behaviour", old, n); err != nil {

@@ -49,25 +49,23 @@ func TestEachSettingHasItsRange(t *testing.T) {
 // What a loss is without options decides what a run is trained on: the values of the papers and of the authors' code.
 func TestTheDefaultsOfALossAreItsAuthors(t *testing.T) {
 	t.Parallel()
-	resolved := func(name string) Options {
-		o, err := Resolve(name, Options{})
-		require.NoError(t, err)
-		return o
+	ppo := Keys("ppo").(*PPO)
+	require.Equal(t, []any{OldProximal, 0.2, 0.2, 3.0}, []any{ppo.Old, ppo.ClipLow, ppo.ClipHigh, ppo.DualClip})
+	gspo := Keys("gspo").(*PPO)
+	require.Equal(t, []any{LevelSequenceToken, 3e-4, 4e-4, 10.0, SeqMeanTokenMean, float64(Off)},
+		[]any{gspo.Level, gspo.ClipLow, gspo.ClipHigh, gspo.LogRatioClamp, gspo.Aggregation.Mode, gspo.DualClip})
+	cispo := Keys("cispo").(*CISPO)
+	require.Equal(t, []any{OldBehaviour, float64(Off), 4.0}, []any{cispo.Old, cispo.ClipLow, cispo.ClipHigh})
+	m2po := Keys("m2po").(*PPO)
+	require.Equal(t, []any{OfProximal, 0.04}, []any{m2po.Correction.Of, m2po.Correction.M2Threshold})
+	require.Equal(t, Correction{
+		Of: OfProximal, Weight: WeightToken, Cap: Off, LogBound: Off, M2Threshold: Off, Rules: []string{"mask token ratio - 5"},
+	}, Keys("decoupled_ppo").(*PPO).Correction)
+	dppo, ipo, distilled := Keys("dppo").(*Trust), Keys("ipo").(*Trust), Keys("ref_kl").(*Distillation)
+	for _, k := range []*Distillation{&dppo.Distillation, &ipo.Distillation, distilled} {
+		require.Equal(t, []any{OldBehaviour, 1e-3}, []any{k.Old, k.KLTau})
 	}
-	o := resolved("ppo")
-	require.Equal(t, []any{OldProximal, 0.2, 0.2, 3.0}, []any{o.Old, o.ClipLow, o.ClipHigh, o.DualClip})
-	o = resolved("gspo")
-	require.Equal(t, []any{LevelSequenceToken, 3e-4, 4e-4, 10.0, SeqMeanTokenMean}, []any{o.Level, o.ClipLow, o.ClipHigh, o.LogRatioClamp, o.Aggregation.Mode})
-	o = resolved("cispo")
-	require.Equal(t, []any{OldBehaviour, float64(Off), 4.0}, []any{o.Old, o.ClipLow, o.ClipHigh})
-	o = resolved("m2po")
-	require.Equal(t, []any{OfProximal, 0.04}, []any{o.Correction.Of, o.Correction.M2Threshold})
-	for _, name := range []string{"dppo", "ipo", "ref_kl"} {
-		o = resolved(name)
-		require.Equal(t, []any{OldBehaviour, 1e-3}, []any{o.Old, o.KLTau}, name)
-	}
-	o = resolved("ipo")
-	require.Equal(t, []any{0.1, 0.1}, []any{o.MaskLow, o.MaskHigh})
+	require.Equal(t, []any{0.2, 0.2, 0.1, 0.1}, []any{dppo.MaskLow, dppo.MaskHigh, ipo.MaskLow, ipo.MaskHigh})
 }
 
 func TestACriticsClipNeedsTheOldValues(t *testing.T) {

@@ -16,11 +16,18 @@ type surrogate struct {
 // clip says what bounded a token's loss.
 type clip struct{ clipped, dual bool }
 
-// newSurrogate bounds the log ratio on both sides.
-func newSurrogate(o *Options) surrogate {
-	s := surrogate{logLow: math.Inf(-1), logHigh: math.Inf(1), level: o.Level, sumAll: o.SumAllAdvantages}
-	if o.LogRatioClamp > 0 {
-		s.logLow, s.logHigh = -o.LogRatioClamp, o.LogRatioClamp
+// newSurrogate takes ratios at the keys' level.
+func newSurrogate(k Surrogate) surrogate {
+	s := newTokenSurrogate(k.RatioBound)
+	s.level, s.sumAll = k.Level, k.SumAllAdvantages
+	return s
+}
+
+// newTokenSurrogate takes the ratios of single tokens, and bounds their logarithms on both sides.
+func newTokenSurrogate(k RatioBound) surrogate {
+	s := surrogate{logLow: math.Inf(-1), logHigh: math.Inf(1), level: LevelToken}
+	if k.LogRatioClamp > 0 {
+		s.logLow, s.logHigh = -k.LogRatioClamp, k.LogRatioClamp
 	}
 	return s
 }
@@ -120,13 +127,13 @@ func (r *row) spread(g float64) {
 // band bounds a ratio to [1 - low, 1 + high], each Off for none.
 type band struct{ low, high float64 }
 
-func newBand(o *Options) band {
+func newBand(low, high float64) band {
 	b := band{math.Inf(-1), math.Inf(1)}
-	if o.ClipLow > 0 {
-		b.low = 1 - o.ClipLow
+	if low > 0 {
+		b.low = 1 - low
 	}
-	if o.ClipHigh > 0 {
-		b.high = 1 + o.ClipHigh
+	if high > 0 {
+		b.high = 1 + high
 	}
 	return b
 }

@@ -18,24 +18,34 @@ type trust struct {
 	distill bool
 }
 
-func newTrust(o *Options) *trust {
-	s := newSurrogate(o)
-	return &trust{
-		logLow: s.logLow, logHigh: s.logHigh, low: o.MaskLow, high: o.MaskHigh,
-		tauA: o.AdvantageTau, tau: max(0, o.KLTau),
-	}
+func newTrust(k *Distillation) *trust {
+	s := newTokenSurrogate(k.RatioBound)
+	return &trust{logLow: s.logLow, logHigh: s.logHigh, low: orUnbounded(k.MaskLow), tauA: k.AdvantageTau, tau: max(0, k.KLTau)}
 }
 
-func newDPPO(o *Options) algorithm { return newTrust(o) }
+// orUnbounded is a bound of a key that may be Off.
+func orUnbounded(bound float64) float64 {
+	if bound == Off {
+		return math.Inf(1)
+	}
+	return bound
+}
 
-func newIPO(o *Options) algorithm {
-	p := newTrust(o)
+func newDPPO(k *Trust) algorithm {
+	p := newTrust(&k.Distillation)
+	p.high = orUnbounded(k.MaskHigh)
+	return p
+}
+
+func newIPO(k *Trust) algorithm {
+	p := newTrust(&k.Distillation)
+	p.high = orUnbounded(k.MaskHigh)
 	p.symmetric = true
 	return p
 }
 
-func newReferenceKL(o *Options) algorithm {
-	p := newTrust(o)
+func newReferenceKL(k *Distillation) algorithm {
+	p := newTrust(k)
 	p.distill = true
 	return p
 }

@@ -12,31 +12,21 @@ import (
 //
 //	L_t = max(e(v - R), e(clip(v, v_old - c, v_old + c) - R)),  e(x) = x^2 / 2
 type Value struct {
-	// Coef multiplies the term. Defaults to 1.
-	Coef float64 `koanf:"coef"`
+	// Coef multiplies the term.
+	Coef float64 `koanf:"coef" default:"1" min:"0"`
 	// Clip is how far a value may move from the old one before the clipped error counts: c above. -1 means no clipping.
-	// Defaults to 0.5.
-	Clip float64 `koanf:"clip"`
+	Clip float64 `koanf:"clip" default:"0.5" above:"0" off:"-1"`
 	// Huber makes e linear beyond this error: Huber (|x| - Huber/2). -1, the default, means none.
-	Huber float64 `koanf:"huber"`
-	// Aggregation of token losses. Defaults to token-mean.
+	Huber float64 `koanf:"huber" default:"-1" above:"0" off:"-1"`
+	// Aggregation of token losses.
 	Aggregation Aggregation `koanf:"aggregation"`
 }
 
 // DefaultValue clips at 0.5.
-func DefaultValue() Value {
-	return Value{Coef: 1, Clip: 0.5, Huber: Off, Aggregation: Aggregation{Mode: TokenMean}}
-}
+func DefaultValue() Value { return check.Default[Value]() }
 
 // Validate reports every fault.
-func (v Value) Validate() error {
-	return check.All(
-		check.NotNegative("coef", v.Coef),
-		check.PositiveOr(Off, "clip", v.Clip),
-		check.PositiveOr(Off, "huber", v.Huber),
-		check.Section("aggregation", v.Aggregation.Validate()),
-	)
-}
+func (v Value) Validate() error { return check.Fields(v) }
 
 // At is the loss of one token, its derivative by the value, and whether the clip took it.
 func (v *Value) At(value, old, target float64) (loss, slope float64, clipped bool) {

@@ -10,20 +10,20 @@ import (
 
 // Groups says which groups are worth training on.
 type Groups struct {
-	// DropZeroVariance drops groups whose rewards are all equal, which have no advantage (DAPO's dynamic sampling,
-	// arXiv 2503.14476, equation 11). Others take their places. Defaults to true.
-	DropZeroVariance bool `koanf:"drop_zero_variance"`
-	// DropRate is the share of such groups that is dropped, at random: L0 keeps half. Defaults to 1.
-	DropRate float64 `koanf:"drop_rate"`
-	// Tolerance is how far apart rewards may be and still count as equal. Defaults to 0.
-	Tolerance float64 `koanf:"tolerance"`
+	// DropZeroVariance drops groups whose rewards are all equal, which have no advantage (DAPO's dynamic sampling, arXiv 2503.14476,
+	// equation 11). Others take their places.
+	DropZeroVariance bool `koanf:"drop_zero_variance" default:"true"`
+	// DropRate is the share of such groups that is dropped, at random: L0 keeps half.
+	DropRate float64 `koanf:"drop_rate" default:"1" min:"0" max:"1"`
+	// Tolerance is how far apart rewards may be and still count as equal.
+	Tolerance float64 `koanf:"tolerance" min:"0"`
 	// ExtremesOnly drops a group only if its rewards all equal Worst or all equal Best (L0: nobody right, or
 	// everybody).
 	ExtremesOnly bool    `koanf:"extremes_only"`
 	Worst        float64 `koanf:"worst"`
-	Best         float64 `koanf:"best"`
-	// KeepSingle keeps groups of one, whose variance says nothing (DAPO's recipe). Defaults to true.
-	KeepSingle bool `koanf:"keep_single"`
+	Best         float64 `koanf:"best" default:"1"`
+	// KeepSingle keeps groups of one, whose variance says nothing (DAPO's recipe).
+	KeepSingle bool `koanf:"keep_single" default:"true"`
 	// MaxMean drops groups whose mean reward is at least this: prompts already solved (no-positive-resampling,
 	// ScaleRL). 0, the default, drops none.
 	MaxMean float64 `koanf:"max_mean"`
@@ -31,14 +31,13 @@ type Groups struct {
 
 // DefaultGroups drop every group of equal rewards.
 func DefaultGroups() Groups {
-	return Groups{DropZeroVariance: true, DropRate: 1, Best: 1, KeepSingle: true}
+	return check.Default[Groups]()
 }
 
 // Validate reports every fault.
 func (g Groups) Validate() error {
 	return check.All(
-		check.Between("drop_rate", g.DropRate, 0, 1),
-		check.NotNegative("tolerance", g.Tolerance),
+		check.Fields(g),
 		check.That(!g.ExtremesOnly || g.Worst != g.Best, "best", "%v: must differ from worst", g.Best),
 	)
 }
@@ -90,21 +89,17 @@ type Accumulate struct {
 	// append-only rollout is one, after selection. Whole groups are taken until they have as many, or with eta 0 all that
 	// have come; batch_groups further prompts are issued when all that were have come and do not. 0, the default, counts
 	// groups.
-	Rows int `koanf:"rows"`
-	// MaxRounds bounds the prompts of one step, in units of batch_groups; beyond it the run ends with an error. Defaults
-	// to 3.
-	MaxRounds int `koanf:"max_rounds"`
+	Rows int `koanf:"rows" min:"0"`
+	// MaxRounds bounds the prompts of one step, in units of batch_groups; beyond it the run ends with an error.
+	MaxRounds int `koanf:"max_rounds" default:"3" above:"0"`
 }
 
 // DefaultAccumulate counts groups.
-func DefaultAccumulate() Accumulate { return Accumulate{MaxRounds: 3} }
+func DefaultAccumulate() Accumulate { return check.Default[Accumulate]() }
 
 // Validate reports every fault.
 func (a Accumulate) Validate() error {
-	return check.All(
-		check.NotNegative("rows", a.Rows),
-		check.Positive("max_rounds", a.MaxRounds),
-	)
+	return check.Fields(a)
 }
 
 // Enough says whether to stop after this number of rounds, which left this number of rows. It wraps ErrTooFew when no more may be

@@ -8,28 +8,26 @@ import "github.com/weir-rl/weir/internal/check"
 //	reward += min(0, -(length - (Limit - Buffer)) / Buffer * Factor)
 type Overlong struct {
 	// Limit is the longest rollout, in action tokens; 0, the default, shapes nothing.
-	Limit int `koanf:"limit"`
+	Limit int `koanf:"limit" min:"0"`
 	// Buffer before the limit.
 	Buffer int `koanf:"buffer"`
-	// Factor is the penalty at the limit. Defaults to 1.
-	Factor float64 `koanf:"factor"`
-	// Bounded keeps the penalty at Factor beyond the limit. Defaults to true.
-	Bounded bool `koanf:"bounded"`
+	// Factor is the penalty at the limit.
+	Factor float64 `koanf:"factor" default:"1" min:"0"`
+	// Bounded keeps the penalty at Factor beyond the limit.
+	Bounded bool `koanf:"bounded" default:"true"`
 	// Mask takes rollouts that were cut off at a limit out of the loss instead: they are neither right nor wrong.
-	// Defaults to false.
 	Mask bool `koanf:"mask"`
 }
 
 // DefaultOverlong shapes nothing.
-func DefaultOverlong() Overlong { return Overlong{Factor: 1, Bounded: true} }
+func DefaultOverlong() Overlong { return check.Default[Overlong]() }
 
 // Validate reports every fault.
 func (o Overlong) Validate() error {
 	return check.All(
-		check.NotNegative("limit", o.Limit),
+		check.Fields(o),
 		check.That(o.Limit != 0 || o.Buffer >= 0, "buffer", "%d: must not be negative", o.Buffer),
 		check.That(o.Limit <= 0 || o.Buffer > 0 && o.Buffer <= o.Limit, "buffer", "%d: must be between 1 and limit (%d)", o.Buffer, o.Limit),
-		check.NotNegative("factor", o.Factor),
 	)
 }
 

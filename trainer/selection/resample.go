@@ -20,27 +20,22 @@ const (
 // Resample trains on some of a group's samples: a group is rolled out larger than it is trained on. The others are used up
 // by the step.
 type Resample struct {
-	// By is off; best, those of the largest reward, the better format first where rewards are equal (best of n), for what
-	// they are among all of the group; or on_correct (GRPO-RoC), of which the others count in no statistic of their group.
-	// Defaults to off.
-	By string `koanf:"by"`
-	// Take is how many samples of a group are trained on; a group that has no more trains on all. It must be set unless
-	// By is off. Defaults to 0.
-	Take      int `koanf:"take"`
+	// By is off; best, those of the largest reward, the better format first where rewards are equal (best of n), for what they are among all
+	// of the group; or on_correct (GRPO-RoC), of which the others count in no statistic of their group.
+	By string `koanf:"by" default:"off" oneof:"off best on_correct"`
+	// Take is how many samples of a group are trained on; a group that has no more trains on all. It must be set unless By is off.
+	Take      int `koanf:"take" min:"0"`
 	OnCorrect `koanf:",squash"`
 }
 
 // DefaultResample is off.
-func DefaultResample() Resample { return Resample{By: ResampleOff, OnCorrect: DefaultOnCorrect()} }
+func DefaultResample() Resample { return check.Default[Resample]() }
 
 // Validate reports every fault.
 func (r Resample) Validate() error {
 	return check.All(
-		check.OneOf("by", r.By, ResampleOff, ResampleBest, ResampleCorrect),
-		check.That(r.By == ResampleOff || r.Take >= 1, "take", "%d: must be positive", r.Take),
-		check.That(r.By != ResampleOff || r.Take >= 0, "take", "%d: must not be negative", r.Take),
-		check.Finite("right", r.Right),
-		check.Positive("flawless", r.Flawless),
+		check.Fields(r),
+		check.That(r.By == ResampleOff || r.Take != 0, "take", "%d: must be positive", r.Take),
 	)
 }
 
@@ -86,10 +81,10 @@ func BestOf(n int, rewards, penalties []float64) ([]int, error) {
 // are drawn evenly, so that every way to fail stays seen; of the right ones, those with fewer tool errors and a better
 // format are drawn more often, each with a chance in inverse proportion to its penalty.
 type OnCorrect struct {
-	// Right is the least outcome reward, before overlong shaping, of a right trajectory. Defaults to 1.
-	Right float64 `koanf:"right"`
-	// Flawless is the penalty that a trajectory without one counts as, above 0. Defaults to 0.1.
-	Flawless float64 `koanf:"flawless"`
+	// Right is the least outcome reward, before overlong shaping, of a right trajectory.
+	Right float64 `koanf:"right" default:"1"`
+	// Flawless is the penalty that a trajectory without one counts as, above 0.
+	Flawless float64 `koanf:"flawless" default:"0.1" above:"0"`
 }
 
 // DefaultOnCorrect counts rewards from 1 as right.

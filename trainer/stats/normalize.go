@@ -18,20 +18,18 @@ const (
 //	y = (x - mean) / (std + Epsilon), and 0 where the mask is 0
 type Normalization struct {
 	// Mean and Std are none, batch or group. Without Std the divisor is exactly 1.
-	Mean string `koanf:"mean"`
-	Std  string `koanf:"std"`
+	Mean string `koanf:"mean" default:"none" oneof:"none batch group"`
+	Std  string `koanf:"std" default:"none" oneof:"none batch group"`
 	// LeaveOneOut takes each entry's mean over the others. A group of one row then has mean 0.
 	LeaveOneOut bool `koanf:"leave_one_out"`
 	// Biased divides the squares by n, not n-1. Unbiased, fewer than two entries or a group of one row have std 1.
 	Biased bool `koanf:"biased"`
-	// Epsilon is added to the deviation. Defaults to 1e-5.
-	Epsilon float64 `koanf:"epsilon"`
+	// Epsilon is added to the deviation.
+	Epsilon float64 `koanf:"epsilon" default:"1e-05" min:"0"`
 }
 
 // DefaultNormalization does nothing.
-func DefaultNormalization() Normalization {
-	return Normalization{Mean: LevelNone, Std: LevelNone, Epsilon: 1e-5}
-}
+func DefaultNormalization() Normalization { return check.Default[Normalization]() }
 
 // Unread says why nothing depends on a key of the section, beginning with the other key that says so; "" if something does.
 func (n Normalization) Unread(key string) string {
@@ -47,9 +45,7 @@ func (n Normalization) Unread(key string) string {
 // Validate reports every fault.
 func (n Normalization) Validate() error {
 	return check.All(
-		check.OneOf("mean", n.Mean, LevelNone, LevelBatch, LevelGroup),
-		check.OneOf("std", n.Std, LevelNone, LevelBatch, LevelGroup),
-		check.NotNegative("epsilon", n.Epsilon),
+		check.Fields(n),
 	)
 }
 

@@ -38,13 +38,13 @@ type Config struct {
 	System string `koanf:"system"`
 	// Language is the fence's in a chat: ```python. Defaults to python.
 	Language string `koanf:"language"`
-	// Trim is none, hard or soft. Defaults to none.
+	// Trim is none, hard or soft. Defaults to hard.
 	Trim string `koanf:"trim"`
 	// Keep is how many of the last turns a trimmed context begins with, >= 0. With 0 it has the newest output alone, which the policy has not
-	// read, and not the cell that it is of. Defaults to 1.
+	// read, and not the cell that it is of. Defaults to 0.
 	Keep int `koanf:"keep"`
 	// TurnTokens bounds the tokens that the policy samples in one turn, and is the room that a context must have for the next one; 0 is a quarter
-	// of the token limit. Defaults to 0.
+	// of the token limit. Defaults to 48.
 	TurnTokens int `koanf:"turn_tokens"`
 	// SummaryTokens bounds the summary of a soft trim, > 0. Defaults to 256.
 	SummaryTokens int `koanf:"summary_tokens"`

@@ -17,12 +17,12 @@ import (
 type HTTPConfig struct {
 	gateway.Config `koanf:",squash"`
 	// Service is called once for each episode, and answers when the agent is done.
-	Service remote.Config `koanf:"service"`
+	Service remote.Reference `koanf:"service"`
 }
 
 // DefaultHTTPConfig calls the service once, for ten minutes at most.
 func DefaultHTTPConfig() HTTPConfig {
-	c := HTTPConfig{Config: gateway.DefaultConfig(), Service: remote.DefaultConfig()}
+	c := HTTPConfig{Config: gateway.DefaultConfig(), Service: remote.DefaultReference()}
 	c.Service.AttemptTimeout, c.Service.Retries, c.Service.Concurrency = 10*time.Minute, 0, 1024
 	return c
 }
@@ -41,7 +41,7 @@ func openHTTPAgent(ctx context.Context, cfg HTTPConfig, o agents.Opening) (produ
 	if err != nil {
 		return nil, err
 	}
-	client, err := remote.New(cfg.Service)
+	client, err := remote.New(cfg.Service.Connection())
 	if err != nil {
 		return nil, fmt.Errorf("service: %w", err)
 	}

@@ -22,17 +22,17 @@ const maxComponents = 64
 
 // Config says which service is the reward. DefaultConfig has the defaults.
 type Config struct {
-	remote.Config `koanf:",squash"`
+	remote.Reference `koanf:",squash"`
 	// MaxReward bounds a score and each of its components by magnitude; a greater one is an error. Defaults to 1e6.
 	MaxReward float64 `koanf:"max_reward"`
 }
 
 // DefaultConfig is that of remote, and rewards of at most 1e6.
-func DefaultConfig() Config { return Config{Config: remote.DefaultConfig(), MaxReward: 1e6} }
+func DefaultConfig() Config { return Config{Reference: remote.DefaultReference(), MaxReward: 1e6} }
 
 // Validate reports every fault.
 func (c Config) Validate() error {
-	return check.All(c.Config.Validate(), check.Positive("max_reward", c.MaxReward))
+	return check.All(c.Reference.Validate(), check.Positive("max_reward", c.MaxReward))
 }
 
 // Reward is a producers.Reward behind a service.
@@ -46,7 +46,7 @@ func New(cfg Config) (*Reward, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	client, err := remote.New(cfg.Config)
+	client, err := remote.New(cfg.Connection())
 	if err != nil {
 		return nil, err
 	}

@@ -21,7 +21,7 @@ const maxPage = 1024
 
 // ServiceConfig says which service has the questions. DefaultServiceConfig has the defaults.
 type ServiceConfig struct {
-	remote.Config `koanf:",squash"`
+	remote.Reference `koanf:",squash"`
 	// MaxQuestions bounds the questions that are taken, > 0: more are an error. Defaults to 1000000.
 	MaxQuestions int `koanf:"max_questions"`
 	// Tokenizer is a tokenizer.json; "" makes one of the words of the questions and answers. Defaults to "".
@@ -30,14 +30,14 @@ type ServiceConfig struct {
 
 // DefaultServiceConfig takes a million questions, in pages of at most 16 MiB.
 func DefaultServiceConfig() ServiceConfig {
-	c := ServiceConfig{Config: remote.DefaultConfig(), MaxQuestions: 1_000_000}
+	c := ServiceConfig{Reference: remote.DefaultReference(), MaxQuestions: 1_000_000}
 	c.MaxBytes = 16 << 20
 	return c
 }
 
 // Validate reports every fault.
 func (c ServiceConfig) Validate() error {
-	faults := []error{c.Config.Validate()}
+	faults := []error{c.Reference.Validate()}
 	if c.MaxQuestions <= 0 {
 		faults = append(faults, fmt.Errorf("max_questions: %d: must be positive", c.MaxQuestions))
 	}
@@ -59,7 +59,7 @@ func ServiceType() tasks.Presetter {
 
 // openServiceTask asks the service for all its questions. Every role of a run asks, and must be told the same.
 func openServiceTask(ctx context.Context, cfg ServiceConfig, o tasks.Opening) (*tasks.Setup, error) {
-	client, err := remote.New(cfg.Config)
+	client, err := remote.New(cfg.Connection())
 	if err != nil {
 		return nil, err
 	}

@@ -20,7 +20,7 @@ const Name = "http"
 
 // Config says which service is the tool. DefaultConfig has the defaults.
 type Config struct {
-	remote.Config `koanf:",squash"`
+	remote.Reference `koanf:",squash"`
 	// Name is what the agent calls the tool by. "" asks the service once for all three, with GET.
 	Name string `koanf:"name"`
 	// Description says in a sentence what the tool does. Agents that write prompts put it there.
@@ -32,7 +32,7 @@ type Config struct {
 }
 
 // DefaultConfig asks the service what it is called.
-func DefaultConfig() Config { return Config{Config: remote.DefaultConfig(), MaxReward: 1e6} }
+func DefaultConfig() Config { return Config{Reference: remote.DefaultReference(), MaxReward: 1e6} }
 
 // Validate reports every fault.
 func (c Config) Validate() error {
@@ -41,7 +41,7 @@ func (c Config) Validate() error {
 		parameters = fmt.Errorf("parameters: %w", parameters)
 	}
 	return check.All(
-		c.Config.Validate(),
+		c.Reference.Validate(),
 		check.That(c.Name != "" || c.Description == "" && c.Parameters == "", "name",
 			"empty: description and parameters are asked of the service where it has no name here: set name too"),
 		parameters,
@@ -73,7 +73,7 @@ func New(ctx context.Context, cfg Config) (*Tool, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	client, err := remote.New(cfg.Config)
+	client, err := remote.New(cfg.Connection())
 	if err != nil {
 		return nil, err
 	}

@@ -260,7 +260,7 @@ func TestType(t *testing.T) {
 	require.NotContains(t, log.String(), "s3cr3t")
 	_, err = Type().Open(t.Context(), tools.Opening{Name: "mine", Config: Type().Config()})
 	require.ErrorContains(t, err, `url: "": want the service's address`)
-	err = Config{Config: remote.DefaultConfig(), Description: "x", Parameters: "[]", MaxReward: math.NaN()}.Validate()
+	err = Config{Reference: remote.DefaultReference(), Description: "x", Parameters: "[]", MaxReward: math.NaN()}.Validate()
 	for _, want := range []string{"url:", "name:", "parameters:", "max_reward: NaN"} {
 		require.ErrorContains(t, err, want)
 	}

@@ -23,7 +23,7 @@ const Name = "retrieve"
 
 // Config says where the service is. DefaultConfig has the defaults.
 type Config struct {
-	remote.Config `koanf:",squash"`
+	remote.Reference `koanf:",squash"`
 	// Name is what the agent calls the tool by. Defaults to search.
 	Name string `koanf:"name"`
 	// TopK is how many documents a search returns, > 0. Defaults to 3.
@@ -32,13 +32,13 @@ type Config struct {
 
 // DefaultConfig asks for three documents.
 func DefaultConfig() Config {
-	return Config{Config: remote.DefaultConfig(), Name: tools.SearchName, TopK: 3}
+	return Config{Reference: remote.DefaultReference(), Name: tools.SearchName, TopK: 3}
 }
 
 // Validate reports every fault.
 func (c Config) Validate() error {
 	return check.All(
-		c.Config.Validate(),
+		c.Reference.Validate(),
 		check.Given("name", c.Name, "want what the agent calls the tool by"),
 		check.Between("top_k", c.TopK, 1, 1000),
 	)
@@ -117,7 +117,7 @@ func New(cfg Config) (*Tool, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	client, err := remote.New(cfg.Config)
+	client, err := remote.New(cfg.Connection())
 	if err != nil {
 		return nil, err
 	}

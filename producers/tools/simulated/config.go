@@ -37,7 +37,7 @@ type Config struct {
 	// Noise says how often a search gets noisy documents.
 	Noise Noise `koanf:"noise"`
 	// Config is the endpoint, for documents: model. url is its base address, which ends in /v1.
-	remote.Config `koanf:",squash"`
+	remote.Reference `koanf:",squash"`
 	// Model is the name that the endpoint serves the model by.
 	Model string `koanf:"model"`
 	// Temperature is what the model samples at, >= 0. Defaults to 0.8.
@@ -70,7 +70,7 @@ type Noise struct {
 // DefaultConfig shows five passages of the task, and leaves noise.total to be set.
 func DefaultConfig() Config {
 	c := Config{
-		Name: tools.SearchName, Documents: FromCorpus, TopK: 5, Config: remote.DefaultConfig(), Temperature: 0.8, MaxTokens: 1024,
+		Name: tools.SearchName, Documents: FromCorpus, TopK: 5, Reference: remote.DefaultReference(), Temperature: 0.8, MaxTokens: 1024,
 		Noise: Noise{End: 0.5, Base: 4, By: ByCursor},
 	}
 	c.AttemptTimeout = 20 * time.Second
@@ -79,7 +79,7 @@ func DefaultConfig() Config {
 
 // Validate reports every fault.
 func (c *Config) Validate() error {
-	client := c.Config
+	client := c.Reference
 	if c.Documents != FromModel && client.URL == "" {
 		client.URL = "http://127.0.0.1" // nothing is asked for documents of a corpus
 	}

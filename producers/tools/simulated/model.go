@@ -48,7 +48,7 @@ type model struct {
 }
 
 func newModel(cfg Config, log *slog.Logger) (*model, error) {
-	service := cfg.Config
+	service := cfg.Connection()
 	service.URL = strings.TrimSuffix(service.URL, "/") + "/chat/completions"
 	client, err := remote.New(service)
 	if err != nil {

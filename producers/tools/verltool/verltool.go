@@ -26,7 +26,7 @@ const Name = "verltool"
 
 // Config says where the server is. DefaultConfig has the defaults.
 type Config struct {
-	remote.Config `koanf:",squash"`
+	remote.Reference `koanf:",squash"`
 	// Name is what the agent calls the tool by. "" is the section's name.
 	Name string `koanf:"name"`
 	// Description says in a sentence what the tool does.
@@ -38,10 +38,10 @@ type Config struct {
 }
 
 // DefaultConfig names no server.
-func DefaultConfig() Config { return Config{Config: remote.DefaultConfig()} }
+func DefaultConfig() Config { return Config{Reference: remote.DefaultReference()} }
 
 // Validate reports every fault.
-func (c Config) Validate() error { return check.All(c.Config.Validate()) }
+func (c Config) Validate() error { return check.All(c.Reference.Validate()) }
 
 // Request is a batch of actions.
 type Request struct {
@@ -127,7 +127,7 @@ func New(cfg Config) (*Tool, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	client, err := remote.New(cfg.Config)
+	client, err := remote.New(cfg.Connection())
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,98 @@
+package config
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/internal/builtin"
+	"github.com/weir-rl/weir/trainer/advantage"
+	"github.com/weir-rl/weir/trainer/loss"
+)
+
+func TestAnAlgorithmHasTheKeysOfItsName(t *testing.T) {
+	t.Parallel()
+	file := writeFile(t, "trainer:\n  advantage: {name: gae, lambda: 0.9}\n  critic: {network: head}\n  loss: {name: cispo, options: {clip_high: 5}}\n")
+	cfg, origins, err := Resolve(builtin.Doors(), Sources{Files: []string{file}, Flags: map[string]string{"trainer.advantage.gamma": "0.5"}})
+	require.NoError(t, err)
+	require.NoError(t, cfg.Finish())
+	require.Equal(t, file, origins["trainer.advantage.lambda"])
+	require.Equal(t, &advantage.GAE{
+		ReinforcePP: advantage.ReinforcePP{Whitening: advantage.Whitening{Whiten: true, WhitenEpsilon: 1e-8}, Gamma: 0.5}, Lambda: 0.9,
+	}, cfg.Trainer.Advantage.Own)
+	require.Equal(t, 5.0, cfg.Trainer.Loss.Options.(*loss.CISPO).ClipHigh)
+	require.Equal(t, []string{
+		"trainer.advantage.gamma", "trainer.advantage.lambda", "trainer.advantage.name", "trainer.critic.network",
+		"trainer.loss.name", "trainer.loss.options.clip_high",
+	}, slices.Sorted(maps.Keys(Changed(cfg))))
+	require.Equal(t, "grpo", cfg.Defaults()["trainer.advantage.name"])
+	values := Values(cfg)
+	require.NotContains(t, values, "trainer.advantage.std_epsilon")
+	require.NotContains(t, values, "trainer.loss.options.dual_clip")
+}
+
+// A key that the chosen name does not have is refused, with the names that have it; of a name that there is not, the name alone is.
+func TestAKeyOfAnotherAlgorithmIsRefusedWithTheNamesThatHaveIt(t *testing.T) {
+	t.Parallel()
+	for key, want := range map[string]string{
+		"trainer.advantage.lambda":            "advantage grpo has no such key: bilevel and gae have it",
+		"trainer.advantage.decay":             "advantage grpo has no such key: rae has it",
+		"trainer.loss.options.cov_ratio":      "loss decoupled_ppo has no such key: clip_cov and kl_cov have it",
+		"trainer.loss.options.tau_positive":   "loss decoupled_ppo has no such key: sapo has it",
+		"trainer.loss.options.aggregation.by": "unknown key",
+		"trainer.advantage.lamda":             "unknown key",
+	} {
+		_, err := load(map[string]string{key: "1"})
+		require.ErrorContains(t, err, key+" (from --"+key+"): "+want)
+	}
+	cfg, _, err := Resolve(builtin.Doors(), Sources{Flags: map[string]string{"trainer.advantage.name": "gea", "trainer.advantage.lambda": "0.5"}})
+	require.NoError(t, err)
+	require.ErrorContains(t, cfg.Finish(), `trainer.advantage.name: unknown "gea": did you mean "gae"?`)
+}
+
+// A run writes all its keys into its folder. It goes on under another algorithm with that one's own defaults.
+func TestWhatARunHasWrittenForAnotherAlgorithmIsLeftOut(t *testing.T) {
+	t.Parallel()
+	cfg, err := load(map[string]string{"trainer.loss.options.clip_low": "0.1", "trainer.loss.entropy_coef": "0.5"})
+	require.NoError(t, err)
+	text, err := YAML(cfg)
+	require.NoError(t, err)
+	written := writeFile(t, string(text))
+	same, _, err := Resolve(builtin.Doors(), Sources{Written: written})
+	require.NoError(t, err)
+	require.Equal(t, 0.1, same.Trainer.Loss.Options.(*loss.PPO).ClipLow)
+	other, _, err := Resolve(builtin.Doors(), Sources{Written: written, Flags: map[string]string{"trainer.loss.name": "cispo", "trainer.advantage.name": "rloo"}})
+	require.NoError(t, err)
+	require.NoError(t, other.Finish())
+	require.Equal(t, loss.Keys("cispo"), other.Trainer.Loss.Options)
+	require.Equal(t, 0.5, other.Trainer.Loss.EntropyCoef, "which every loss has")
+	require.Equal(t, advantage.Keys("rloo"), other.Trainer.Advantage.Own)
+	_, _, err = Resolve(builtin.Doors(), Sources{Files: []string{written}, Flags: map[string]string{"trainer.loss.name": "cispo"}})
+	require.ErrorContains(t, err, "trainer.loss.options.dual_clip (from "+written+"): loss cispo has no such key", "a file of the user's says what he wants")
+}
+
+// What a program brings has keys in the same place.
+func TestAnAlgorithmOfTheProgramsOwnHasKeys(t *testing.T) {
+	t.Parallel()
+	type keys struct {
+		Slope float64 `koanf:"slope" above:"0"`
+	}
+	doors := builtin.Doors()
+	doors.Losses = append(doors.Losses, loss.PerTokenWith("steep", keys{Slope: 2}, loss.Facts{}, func(k keys, t loss.Token) (value, slope float64) {
+		return -k.Slope * t.Advantage * t.Logprob, -k.Slope * t.Advantage
+	}))
+	set := map[string]string{"trainer.loss.name": "steep", "trainer.loss.options.slope": "3", "trainer.loss.options.correction.cap": "4"}
+	cfg, _, err := Resolve(doors, Sources{Flags: set})
+	require.NoError(t, err)
+	require.NoError(t, cfg.Finish())
+	require.InDelta(t, 3, Values(cfg)["trainer.loss.options.slope"], 0)
+	require.InDelta(t, 4, cfg.Trainer.Loss.Shared().Correction.Cap, 0)
+	set["trainer.loss.options.slope"] = "0"
+	cfg, _, err = Resolve(doors, Sources{Flags: set})
+	require.NoError(t, err)
+	require.ErrorContains(t, cfg.Finish(), "trainer.loss.options.slope: 0: must be positive")
+	_, _, err = Resolve(doors, Sources{Flags: map[string]string{"trainer.loss.options.slope": "3"}})
+	require.ErrorContains(t, err, "loss decoupled_ppo has no such key: steep has it")
+}
