@@ -3,7 +3,6 @@ package consumers
 import (
 	"context"
 	"errors"
-	"github.com/weir-rl/weir/consumers/openai"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -12,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/weir-rl/weir/consumers/openai"
 	"github.com/weir-rl/weir/schemas"
 )
 

@@ -17,7 +17,6 @@ import (
 	"github.com/nats-io/nuid"
 
 	"github.com/weir-rl/weir/streams/internal/pipeline"
-
 	"github.com/weir-rl/weir/streams/internal/seam"
 )
 

@@ -12,7 +12,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/weir-rl/weir/internal/check"
-
 	"github.com/weir-rl/weir/streams/internal/seam"
 )
 

@@ -5,9 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	api "github.com/weir-rl/weir/internal/openai"
-
 	"github.com/weir-rl/weir/gpu/hf/tokenizer"
+	api "github.com/weir-rl/weir/internal/openai"
 )
 
 // errStopText ends a generation whose text has come to a stop.

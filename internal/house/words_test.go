@@ -57,6 +57,7 @@ func (c *wordCounts) mean() float64 { return float64(c.letters) / float64(max(c.
 func (c *wordCounts) oneWordShare() float64 {
 	return 100 * float64(c.oneWord) / float64(max(c.names, 1))
 }
+
 func (c *wordCounts) pronounRate() float64 {
 	return 1000 * float64(c.pronouns) / float64(max(c.words, 1))
 }

@@ -28,7 +28,16 @@ func TestTheTypesOfThePageAreThoseOfTheAPI(t *testing.T) {
 	t.Parallel()
 	w := typeWriter{written: map[string]string{}}
 	for _, answer := range []any{
-		Summary{}, Overview{}, runfolder.Accounting{}, runfolder.Page{}, Detail{}, Lanes{}, runfolder.Bias{}, runfolder.Streams{}, ChatOffer{}, chatLine{},
+		Summary{},
+		Overview{},
+		runfolder.Accounting{},
+		runfolder.Page{},
+		Detail{},
+		Lanes{},
+		runfolder.Bias{},
+		runfolder.Streams{},
+		ChatOffer{},
+		chatLine{},
 		map[string]*runfolder.Series{},
 	} {
 		w.nameOf(reflect.TypeOf(answer))
