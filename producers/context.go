@@ -175,10 +175,10 @@ type GenerateOptions struct {
 	Last bool
 }
 
-// Generate lets the policy continue the context and records the sampled tokens as one turn. The result is the
-// sampled tokens and why they ended. When the segment is full, or as long as the engine takes, it returns [StoppedError] at once. An error leaves the context as it was:
-// nothing of a turn that the agent was not given is in it, but for the turn in which the episode's time limit passed, its last, and the
-// first turn of an episode that ends without a whole one. The next call with the same options goes on with what was sampled of the turn
+// Generate lets the policy continue the context and records the sampled tokens as one turn. The result is the sampled tokens and why they
+// ended. When the segment is full, or as long as the engine takes, it returns [StoppedError] at once. An error leaves the context as it
+// was: nothing of a turn that the agent was not given is in it, but for the turn in which the episode's time limit passed, its last, and
+// the first turn of an episode that ends without a whole one. The next call with the same options goes on with what was sampled of the turn
 // before the error.
 func (c *Context) Generate(ctx context.Context, options GenerateOptions) ([]int32, schemas.GenerateStop, error) {
 	stop, err := c.e.stops.stopsFor(options)

@@ -66,8 +66,8 @@ func (c *Context) recordDraft() []int32 {
 }
 
 // suspendDraft frees the room of a draft that was cut off, and keeps its pieces for a call that goes on with it. Where the episode's own
-// time limit cut it, there is no such call: the policy's tokens until then are the episode's last turn, so that no policy keeps an episode out of
-// training by never coming to an end.
+// time limit cut it, there is no such call: the policy's tokens until then are the episode's last turn, so that no policy keeps an episode
+// out of training by never coming to an end.
 func (c *Context) suspendDraft(ctx context.Context) {
 	c.e.mu.Lock()
 	began := len(c.draft.tokens) > 0

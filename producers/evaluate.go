@@ -38,7 +38,8 @@ type EvalConfig struct {
 	// RetryDelay is how long it rests after the first failure; the rest doubles with every further one.
 	Attempts   int
 	RetryDelay time.Duration
-	// Reward says which answers are one in a majority, where it is a [Voter]; it scores nothing here. Nil, and any other reward, compares their words.
+	// Reward says which answers are one in a majority, where it is a [Voter]; it scores nothing here. Nil, and any other reward, compares
+	// their words.
 	Reward Reward
 	// Seen is given each rollout when all have ended, in the order of the prompts; nil for nobody.
 	Seen func(*schemas.Trajectory)

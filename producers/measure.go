@@ -20,8 +20,8 @@ type EvalSample struct {
 	Question string   `json:"question"`
 	Answers  []string `json:"answers"`
 	Answer   string   `json:"answer"`
-	// Vote is what the answer counts as in a majority: the first of the question's answers that the reward holds to be the same as it, as the
-	// reward reads it; "" casts no vote.
+	// Vote is what the answer counts as in a majority: the first of the question's answers that the reward holds to be the same as it, as
+	// the reward reads it; "" casts no vote.
 	Vote string `json:"vote,omitempty"`
 	// ExactMatch is 0 or 1; nil where the machinery failed. Components are all parts of the reward.
 	ExactMatch *float64           `json:"exact_match,omitempty"`
@@ -92,8 +92,9 @@ func PassAt(n, c, k int) float64 {
 // majorityDraws bounds how many draws of k samples a majority is taken over.
 const majorityDraws = 200
 
-// MajorityAt is the chance that the answer with the most votes of k samples is right, over draws of k of the samples without putting back; of
-// answers with as many votes as each other each is as likely. Equal texts are votes for one answer, "" is none; where nobody votes it is wrong.
+// MajorityAt is the chance that the answer with the most votes of k samples is right, over draws of k of the samples without putting back;
+// of answers with as many votes as each other each is as likely. Equal texts are votes for one answer, "" is none; where nobody votes it is
+// wrong.
 func MajorityAt(votes []string, right []float64, k int, seed uint64) float64 {
 	rounds := majorityDraws
 	if k == len(votes) {

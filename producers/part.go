@@ -2,8 +2,8 @@ package producers
 
 import "slices"
 
-// Part names the agent that acts in a context, and bounds the context, for an agent with several contexts in an episode. The limits of the episode
-// hold beside it, over all contexts together.
+// Part names the agent that acts in a context, and bounds the context, for an agent with several contexts in an episode. The limits of the
+// episode hold beside it, over all contexts together.
 type Part struct {
 	// Agent is the name of the agent that acts: see [Episode.Open].
 	Agent string
@@ -11,8 +11,8 @@ type Part struct {
 	MaxTokens, MaxCalls int
 	// Tools are the names of the episode's tools that can be called in the context; nil is all.
 	Tools []string
-	// Own are tools that can be called in this context alone. Their names differ from the names in Tools. Unlike the episode's, they answer for the
-	// agent: an error or a panic of theirs is the machinery's, and Calls returns it as it is; any other failure is an Observation.
+	// Own are tools that can be called in this context alone. Their names differ from the names in Tools. Unlike the episode's, they answer
+	// for the agent: an error or a panic of theirs is the machinery's, and Calls returns it as it is; any other failure is an Observation.
 	Own []Tool
 }
 

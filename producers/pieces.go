@@ -24,9 +24,9 @@ type controlling interface {
 	EncodeMarked(text string, mark rune) []int32
 }
 
-// Pieces are [Transcript.Text] in order, for rewards that read marks in it: who wrote a mark, and whether it is one. Of a further segment the
-// first piece is the control token nearest before what was sampled. nil where the tokenizer has no control tokens to tell, and after the
-// rollout was scored.
+// Pieces are [Transcript.Text] in order, for rewards that read marks in it: who wrote a mark, and whether it is one. Of a further segment
+// the first piece is the control token nearest before what was sampled. nil where the tokenizer has no control tokens to tell, and after
+// the rollout was scored.
 func (t *Transcript) Pieces() []Piece {
 	if t.pieces == nil {
 		return nil

@@ -18,8 +18,8 @@ type Environment struct {
 	// Tools that the agent may call, by distinct names; nil is none.
 	Tools  []Tool
 	Reward Reward
-	// MaxSegments ends an episode that would begin another segment where its ticket has no bound of its own: what the trainer refuses beyond.
-	// 0 ends none.
+	// MaxSegments ends an episode that would begin another segment where its ticket has no bound of its own: what the trainer refuses
+	// beyond. 0 ends none.
 	MaxSegments int
 	// Watch is told each move of an episode as it comes, from several goroutines where several contexts or calls go on at the same time;
 	// nil for nobody. It must not call the episode.

@@ -110,8 +110,8 @@ func Plain(tok Tokenizer, text string) []int32 {
 }
 
 // Printable is a text without characters that a terminal obeys: escape sequences go, as do control characters but for line breaks and tabs.
-// A carriage return before a line break goes, another becomes one. What is not UTF-8 becomes U+FFFD. Unicode's noncharacters, which no text has
-// a use for and by which chats mark what is not to be read as a control token, go too.
+// A carriage return before a line break goes, another becomes one. What is not UTF-8 becomes U+FFFD. Unicode's noncharacters, which no text
+// has a use for and by which chats mark what is not to be read as a control token, go too.
 func Printable(text string) string {
 	if isClean(text) {
 		return text

@@ -84,8 +84,8 @@ type Workspace interface {
 	// ReadFile returns a file of the sandbox by its name, relative to the sandbox's working folder. A file of more than limit
 	// bytes is an error, as is a link.
 	ReadFile(ctx context.Context, name string, limit int) ([]byte, error)
-	// Run runs a command in the sandbox, in a process of its own that shares nothing with the policy's but the files. What the policy's programs keep from
-	// it, such as a place on a full disk, is how it ended: the exit status is -1, and standard error says why.
+	// Run runs a command in the sandbox, in a process of its own that shares nothing with the policy's but the files. What the policy's
+	// programs keep from it, such as a place on a full disk, is how it ended: the exit status is -1, and standard error says why.
 	Run(ctx context.Context, c Command) (Result, error)
 }
 

@@ -50,8 +50,8 @@ func (e *Episode) firstWorkspace() Workspace {
 	return nil
 }
 
-// closeSessions closes everything that is kept for the episode. It takes [CloseLimit] at most; a session that is not closed by then goes on by itself
-// and is counted.
+// closeSessions closes everything that is kept for the episode. It takes [CloseLimit] at most; a session that is not closed by then goes on
+// by itself and is counted.
 func (e *Episode) closeSessions(ctx context.Context) {
 	if policy, ok := e.env.Policy.(Forgetter); ok {
 		for _, name := range e.cacheNames() {

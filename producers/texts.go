@@ -2,7 +2,8 @@ package producers
 
 import "github.com/weir-rl/weir/schemas"
 
-// fitTexts shortens a trajectory's texts, the longest first, until they have at most so many bytes together. The rewards are of the whole ones.
+// fitTexts shortens a trajectory's texts, the longest first, until they have at most so many bytes together. The rewards are of the whole
+// ones.
 func fitTexts(t *schemas.Trajectory, most int) {
 	for bound := schemas.MaxCallText; textBytes(t) > most && bound > 0; bound /= 2 {
 		t.Answer = cutText(t.Answer, max(bound, most/2))

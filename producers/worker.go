@@ -237,7 +237,8 @@ func (w *worker) produceTrajectory(ctx context.Context, ticket *schemas.Ticket, 
 	return trajectory, nil
 }
 
-// claimEpisode waits until an earlier episode of the same ticket is closed: its sessions have the same name. The returned function closes this episode.
+// claimEpisode waits until an earlier episode of the same ticket is closed: its sessions have the same name. The returned function closes
+// this episode.
 func (w *worker) claimEpisode(ctx context.Context, id string) (closed func(), err error) {
 	mine := make(chan struct{})
 	for {

@@ -24,8 +24,8 @@ type process struct {
 	output *child.Tail
 }
 
-// spawnProcess starts a Python that has one end of a socket pair as file descriptor 3, and returns the other end. The title is its last argument,
-// which nothing reads but who looks at the processes.
+// spawnProcess starts a Python that has one end of a socket pair as file descriptor 3, and returns the other end. The title is its last
+// argument, which nothing reads but who looks at the processes.
 func spawnProcess(python, title string, env []string) (*process, error) {
 	conn, theirs, err := child.SocketPair()
 	if err != nil {

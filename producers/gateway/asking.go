@@ -30,9 +30,9 @@ const (
 	firstTry tries = 0
 )
 
-// askPolicy answers a request. A client that got no answer and asks again gets the one that was sampled for it; clients that ask the same at the
-// same time, and say that each asks for the first time, get an answer each. delivered is to be called with whether the answer reached the
-// client.
+// askPolicy answers a request. A client that got no answer and asks again gets the one that was sampled for it; clients that ask the same
+// at the same time, and say that each asks for the first time, get an answer each. delivered is to be called with whether the answer
+// reached the client.
 func (s *Session) askPolicy(ctx context.Context, r *request) (answer *reply, delivered func(bool), err error) {
 	for try := r.tries; ; try = firstTry {
 		a, err := s.joinRequest(r, try)
@@ -64,8 +64,8 @@ func errGone() error {
 	return openai.Refusal(http.StatusGone, "invalid_request_error", "episode_over", "%v", errOver)
 }
 
-// awaitAnswer reports whether a client has its answer, and takes one that has none out of those who wait for it. again says that the client is still
-// there, and only has to ask anew. A client that leaves after this look is [Session.deliver]'s.
+// awaitAnswer reports whether a client has its answer, and takes one that has none out of those who wait for it. again says that the client
+// is still there, and only has to ask anew. A client that leaves after this look is [Session.deliver]'s.
 func (s *Session) awaitAnswer(ctx context.Context, a *asking) (answered, again bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,9 +121,9 @@ func (s *Session) joinRequest(r *request, try tries) (*asking, error) {
 	return a, nil
 }
 
-// findAnswering is what answers a client that asks for the same as others did; nil where it is to be sampled for the client. First comes what
-// nobody got, since whoever asked for it has left. What others wait for, or have got, is theirs: only a client that says that it asks again,
-// or does not say, takes it for its own. The caller holds the lock.
+// findAnswering is what answers a client that asks for the same as others did; nil where it is to be sampled for the client. First comes
+// what nobody got, since whoever asked for it has left. What others wait for, or have got, is theirs: only a client that says that it asks
+// again, or does not say, takes it for its own. The caller holds the lock.
 func (s *Session) findAnswering(key [sha256.Size]byte, try tries) *asking {
 	const (
 		lost    = iota + 1 // delivered, as far as is known here

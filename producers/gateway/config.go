@@ -18,11 +18,12 @@ type Config struct {
 	PublicURL string `koanf:"public_url"`
 	// Stop are the tokens that end a turn of a model without a chat template. Defaults to none.
 	Stop []string `koanf:"stop"`
-	// Words are what the agent may write to the policy, and read from it, beside the questions and answers, for a vocabulary of words. Defaults to
-	// none.
+	// Words are what the agent may write to the policy, and read from it, beside the questions and answers, for a vocabulary of words.
+	// Defaults to none.
 	Words []string `koanf:"words"`
-	// Ignore are names of parameters of requests that are accepted and do nothing, where an agent sends one that is not known or is refused.
-	// A name within another is written with dots, such as tools.examples, and is taken out of each element of a list. Defaults to none.
+	// Ignore are names of parameters of requests that are accepted and do nothing, where an agent sends one that is not known or is
+	// refused. A name within another is written with dots, such as tools.examples, and is taken out of each element of a list. Defaults to
+	// none.
 	Ignore []string `koanf:"ignore"`
 	// Idle is how long an agent may ask for nothing without having finished, from 0: then its episode is given up, and its ticket
 	// goes to another. 0 waits for as long as the episode may take. Defaults to 5m.

@@ -22,7 +22,8 @@ type request struct {
 	single bool
 	// tries is how often the client says that it has asked before.
 	tries tries
-	// instructions are how many of the messages, at their beginning, are of this request alone: one that goes on from its reply has its own.
+	// instructions are how many of the messages, at their beginning, are of this request alone: one that goes on from its reply has its
+	// own.
 	instructions int
 }
 

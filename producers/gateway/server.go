@@ -98,8 +98,8 @@ const mostConnections = 64
 // stopWithin bounds the end of requests of an agent that has ended.
 const stopWithin = 5 * time.Second
 
-// Serve answers the agent that asks at a listener of its own, such as that of its sandbox, until stop is called. What the agent sent before its
-// end is still taken; then the listener and its connections are closed.
+// Serve answers the agent that asks at a listener of its own, such as that of its sandbox, until stop is called. What the agent sent before
+// its end is still taken; then the listener and its connections are closed.
 func (s *Server) Serve(l net.Listener) (stop func()) {
 	server := s.newHTTPServer()
 	var served sync.WaitGroup

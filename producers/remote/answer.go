@@ -60,8 +60,8 @@ var (
 	errTooLong  = errors.New("the answer has more than max_bytes")
 )
 
-// suspectsCall says that what was asked may be why an attempt failed: the service took the request, and failed at it. A service that asks to
-// be left alone, or that is not there, failed for another reason.
+// suspectsCall says that what was asked may be why an attempt failed: the service took the request, and failed at it. A service that asks
+// to be left alone, or that is not there, failed for another reason.
 func suspectsCall(err error) bool {
 	if answered, ok := errors.AsType[*StatusError](err); ok {
 		return answered.Status >= 500 && answered.Status != http.StatusServiceUnavailable

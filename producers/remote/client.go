@@ -80,8 +80,8 @@ func (c *Client) String() string { return c.url.Scheme + "://" + c.url.Host + c.
 // errRedirect marks a redirect that is not followed.
 var errRedirect = errors.New("a redirect is not followed")
 
-// CheckRedirect follows a redirect only to the same scheme, host and port, and only where what is asked stays the same, at most three in
-// a row. It is for every client that sends a secret, or that a service could send to addresses of its choice. The error names the host alone.
+// CheckRedirect follows a redirect only to the same scheme, host and port, and only where what is asked stays the same, at most three in a
+// row. It is for every client that sends a secret, or that a service could send to addresses of its choice. The error names the host alone.
 func CheckRedirect(req *http.Request, via []*http.Request) error {
 	first := via[0]
 	switch {

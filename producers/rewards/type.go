@@ -35,8 +35,8 @@ type Opening struct {
 	Log *slog.Logger
 }
 
-// NewType makes a Type of its name, the defaults of its own keys (nil where it has none) and a function that opens the reward with a copy of
-// the keys, which are valid. [Type.Open] refuses keys of another type, and keys that their own Validate refuses.
+// NewType makes a Type of its name, the defaults of its own keys (nil where it has none) and a function that opens the reward with a copy
+// of the keys, which are valid. [Type.Open] refuses keys of another type, and keys that their own Validate refuses.
 func NewType[C any](name string, defaults func() C, open func(ctx context.Context, cfg C, o Opening) (producers.Reward, error)) Type {
 	return part.NewType(name, defaults, func(o Opening) any { return o.Config }, open)
 }

@@ -74,10 +74,10 @@ type questionRow struct {
 //
 //	{"question": "what is the capital of sweden ?", "answers": ["stockholm"], "source": "1", "split": "train", "id": "q1"}
 //
-// The first two keys are needed. An object "meta" of texts goes to the task's reward as it is. A source is the kind of question, all kinds being asked equally often; without
-// one it is "all". An id without a value is made from the question, so it stays the same when rows move. The
-// split is train, validation or test; if no row names one, the questions are divided by a hash of their ids, 80,
-// 10 and 10 in a hundred. If some rows name one and others do not, the others are refused.
+// The first two keys are needed. An object "meta" of texts goes to the task's reward as it is. A source is the kind of question, all kinds
+// being asked equally often; without one it is "all". An id without a value is made from the question, so it stays the same when rows move.
+// The split is train, validation or test; if no row names one, the questions are divided by a hash of their ids, 80, 10 and 10 in a
+// hundred. If some rows name one and others do not, the others are refused.
 func ReadQuestions(name string, r io.Reader) (map[Split][]schemas.Prompt, error) {
 	out := map[Split][]schemas.Prompt{}
 	lines := map[string]int{} // by id

@@ -14,8 +14,8 @@ type Scripted struct {
 // NewScripted makes the demonstrations of a script, whose i-th is always the same. They are empty until an agent writes them: see Rewrite.
 func NewScripted(script func(i uint64) Demonstration) *Scripted { return &Scripted{script: script} }
 
-// Demonstration returns the tokens of the i-th demonstration and a mask with 1 where the demonstrator wrote the token; nothing before an agent
-// writes them.
+// Demonstration returns the tokens of the i-th demonstration and a mask with 1 where the demonstrator wrote the token; nothing before an
+// agent writes them.
 func (s *Scripted) Demonstration(i uint64) (tokens []int32, mask []uint8) {
 	if s.by == nil {
 		return nil, nil

@@ -64,7 +64,8 @@ type Setup struct {
 	Order Order
 	// Check refuses the tools that the task's episodes may call, such as for the lack of one that a row of data names. nil takes any.
 	Check func(tools []producers.ToolSpec) error
-	// Where says where a question stands by its id, such as questions.jsonl:12, for whoever has to mend it. "" is nowhere; nil knows of none.
+	// Where says where a question stands by its id, such as questions.jsonl:12, for whoever has to mend it. "" is nowhere; nil knows of
+	// none.
 	Where func(id string) string
 	// About says in a few words what a source of questions asks, for tables: "a country's neighbour". "" says nothing;
 	// nil says nothing of any.
@@ -95,8 +96,8 @@ type Demonstration struct {
 	// Role is whose context it is, for an agent that plays several roles: see [schemas.Role]. "" is who reads the question.
 	Role     string
 	Question string
-	// Notes are the agent's notepad, and Before the turns that it is shown, where the demonstration is one segment of an episode whose context was
-	// trimmed; a step of those without arguments is an output by itself. Neither is imitated.
+	// Notes are the agent's notepad, and Before the turns that it is shown, where the demonstration is one segment of an episode whose
+	// context was trimmed; a step of those without arguments is an output by itself. Neither is imitated.
 	Notes  string
 	Before []Step
 	// Steps are the calls, and Answer what the agent answers then; "" where the last step ends the episode, or the segment.

@@ -19,8 +19,8 @@ import (
 // maxFaults bounds the faults that an agent is told of at once.
 const maxFaults = 10
 
-// Checked returns a tool with a schema as one whose arguments are held against it: all that is wrong is told to the agent, by path, and
-// an argument that the schema does not name is wrong. A tool without a schema, or with one that cannot be understood here, is left as it is.
+// Checked returns a tool with a schema as one whose arguments are held against it: all that is wrong is told to the agent, by path, and an
+// argument that the schema does not name is wrong. A tool without a schema, or with one that cannot be understood here, is left as it is.
 func Checked(tool producers.Tool) producers.Tool {
 	parameters := tool.Spec().Parameters
 	if parameters == nil {

@@ -133,8 +133,8 @@ func (a *Agent) Begin(p schemas.Prompt, calls bool) (*Talk, []int32, error) {
 	return t, ids, err
 }
 
-// Drive drives the conversation's context to its answer. Where there is none the answer is "" and stop says why; a tool that ends the episode
-// is such a stop.
+// Drive drives the conversation's context to its answer. Where there is none the answer is "" and stop says why; a tool that ends the
+// episode is such a stop.
 func (t *Talk) Drive(ctx context.Context, c *producers.Context) (answer string, stop schemas.StopReason, err error) {
 	a := t.agent
 	options := producers.GenerateOptions{Stop: a.chat.Stop(), StopTexts: a.chat.Pauses(t.tools)}

@@ -38,20 +38,20 @@ type Config struct {
 	MaxInvalid int `koanf:"max_invalid"`
 	// CallsPerTurn bounds the tool calls of one turn, > 0; what goes beyond is not called, and the policy is told. Defaults to 4.
 	CallsPerTurn int `koanf:"calls_per_turn"`
-	// Format is how the policy writes calls: auto, which is as its chat template shows; hermes (Qwen2.5 and Qwen3 too), llama3, qwen3_coder or harmony
-	// (gpt-oss) for a template that shows tools and does not tell; or tag (Search-R1), code (ReTool) or fence, which any template has room for.
-	// Defaults to auto.
+	// Format is how the policy writes calls: auto, which is as its chat template shows; hermes (Qwen2.5 and Qwen3 too), llama3, qwen3_coder
+	// or harmony (gpt-oss) for a template that shows tools and does not tell; or tag (Search-R1), code (ReTool) or fence, which any
+	// template has room for. Defaults to auto.
 	Format string `koanf:"format"`
-	// Tags are tags of tools in the format tag, as tool=tag: "search=find" has the policy write <find> and </find>. A tool that is not named has its
-	// own name for a tag. Defaults to none.
+	// Tags are tags of tools in the format tag, as tool=tag: "search=find" has the policy write <find> and </find>. A tool that is not
+	// named has its own name for a tag. Defaults to none.
 	Tags []string `koanf:"tags"`
-	// ResultTag is the tag around what a tool says, in the formats tag, code and fence. "" is information in tag, as Search-R1 has it, and interpreter
-	// in the others, as ReTool has it. Defaults to "".
+	// ResultTag is the tag around what a tool says, in the formats tag, code and fence. "" is information in tag, as Search-R1 has it, and
+	// interpreter in the others, as ReTool has it. Defaults to "".
 	ResultTag string `koanf:"result_tag"`
 	// CodeTool is the tool that runs code in the formats code and fence. "" is the only tool of the task. Defaults to "".
 	CodeTool string `koanf:"code_tool"`
-	// Instructions has the system message say which tools there are and how they are called, in the formats tag, code and fence: others have it from
-	// the template. Defaults to true.
+	// Instructions has the system message say which tools there are and how they are called, in the formats tag, code and fence: others
+	// have it from the template. Defaults to true.
 	Instructions bool `koanf:"instructions"`
 }
 

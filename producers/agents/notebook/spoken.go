@@ -8,8 +8,8 @@ import (
 	"github.com/weir-rl/weir/producers"
 )
 
-// spoken is the notation of a model with a chat template: the question is a message of the user's, a turn of the policy is the assistant's with a
-// cell in a fence or in <code> tags, and an output is the user's next message.
+// spoken is the notation of a model with a chat template: the question is a message of the user's, a turn of the policy is the assistant's
+// with a cell in a fence or in <code> tags, and an output is the user's next message.
 type spoken struct {
 	chat   *chat.Chat
 	system string
@@ -100,7 +100,8 @@ func (s *spoken) readCell(sampled []int32, _ bool) (cell, fault string) {
 	return "", noCell
 }
 
-// cellsOf are the cells of a text: what is between ``` or ```language and ```, and between <code> and </code>. open says that the last is not closed.
+// cellsOf are the cells of a text: what is between ``` or ```language and ```, and between <code> and </code>. open says that the last is
+// not closed.
 func cellsOf(text string) (cells []string, open bool) {
 	for {
 		fence, tag := strings.Index(text, "```"), strings.Index(text, "<"+codeTag+">")

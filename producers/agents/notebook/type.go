@@ -34,7 +34,8 @@ func New(cfg Config, o agents.Opening) (*Agent, error) {
 	return &Agent{cfg: cfg, notation: written}, nil
 }
 
-// notationOf is how the agent's notebooks are written: in tags, where the vocabulary has them and nothing else is asked for, else in a chat.
+// notationOf is how the agent's notebooks are written: in tags, where the vocabulary has them and nothing else is asked for, else in a
+// chat.
 func notationOf(cfg Config, o agents.Opening) (notation, error) {
 	var tagged error
 	if cfg.Notation != NotationChat {

@@ -23,9 +23,9 @@ const mostWorkers = 63
 
 // Config says who is in the team, and how its contexts are written.
 type Config struct {
-	// Notation is tags, where the policy writes <delegate> task </delegate> and a worker <search> words </search>, each tag one token of the
-	// vocabulary; chat, in messages of the model's template, with the calls that it shows; or auto, which is tags where the vocabulary has them.
-	// Defaults to auto.
+	// Notation is tags, where the policy writes <delegate> task </delegate> and a worker <search> words </search>, each tag one token of
+	// the vocabulary; chat, in messages of the model's template, with the calls that it shows; or auto, which is tags where the vocabulary
+	// has them. Defaults to auto.
 	Notation string `koanf:"notation"`
 	// Planner says who reads the question and answers it.
 	Planner Planner `koanf:"planner"`

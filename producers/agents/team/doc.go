@@ -6,8 +6,8 @@
 //	worker-1               task 1 -> search -> ... -> answer 1
 //	worker-2                                     task 2 -> search -> ... -> answer 2
 //
-// All contexts are of one trajectory, in the order in which they began, by the names [PlannerName] and [WorkerName]. The limits of the episode
-// count them all: tool calls, delegations among them, tokens, segments and time.
+// All contexts are of one trajectory, in the order in which they began, by the names [PlannerName] and [WorkerName]. The limits of the
+// episode count them all: tool calls, delegations among them, tokens, segments and time.
 //
 // A delegation is a call of the planner's turn: it is recorded there, and what the worker answered is sanitized as any tool's words
 // do. A worker that gives no answer is told of in words, and the planner goes on. What fails in the machinery under a worker, such as the

@@ -24,7 +24,8 @@ const (
 
 // Config says what a program is worth, and within which bounds it is tested.
 type Config struct {
-	// Correct is the reward for a program that passes all tests, Wrong for any other; an episode without a program is wrong. Default to 1 and 0.
+	// Correct is the reward for a program that passes all tests, Wrong for any other; an episode without a program is wrong. Default to 1
+	// and 0.
 	Correct float64 `koanf:"correct"`
 	Wrong   float64 `koanf:"wrong"`
 	// Partial gives a program that passes some tests their share of the way from Wrong to Correct. Defaults to false: all or nothing.
@@ -39,8 +40,8 @@ type Config struct {
 	File string `koanf:"file"`
 	// Tests bounds the tests of a prompt that are run, the first ones; 0 runs all. Defaults to 0.
 	Tests int `koanf:"tests"`
-	// TestTimeout bounds the wall-clock time of one test, Timeout that of all of a program: what did not run by then is not passed. Default to 10s
-	// and 1m.
+	// TestTimeout bounds the wall-clock time of one test, Timeout that of all of a program: what did not run by then is not passed. Default
+	// to 10s and 1m.
 	TestTimeout time.Duration `koanf:"test_timeout"`
 	Timeout     time.Duration `koanf:"timeout"`
 	// Site makes the packages importable that are installed for the machine's Python. Defaults to false.

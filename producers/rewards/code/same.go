@@ -13,8 +13,8 @@ import (
 // tolerance is how far a number with a fraction may be off, relative to the greater of it and 1.
 const tolerance = 1e-6
 
-// sameOutput compares what a program printed with what it was to print: line by line without the white space at their ends and without empty lines at the
-// end of all, and where that differs word by word, a word with a fraction as a number.
+// sameOutput compares what a program printed with what it was to print: line by line without the white space at their ends and without
+// empty lines at the end of all, and where that differs word by word, a word with a fraction as a number.
 func sameOutput(said, want string) bool {
 	if tidyOutput(said) == tidyOutput(want) {
 		return true
@@ -76,8 +76,8 @@ type wrapping struct {
 	text bool // each as a text of JSON, as the arguments are
 }
 
-// wrappingOf is how a prompt's outputs are written: they are wrapped where every one of them is. By one alone it could not be told from a list or a text
-// that the function is to return.
+// wrappingOf is how a prompt's outputs are written: they are wrapped where every one of them is. By one alone it could not be told from a
+// list or a text that the function is to return.
 func wrappingOf(tests []data.Test) wrapping {
 	w := wrapping{list: len(tests) > 0, text: len(tests) > 0}
 	for _, t := range tests {

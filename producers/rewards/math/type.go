@@ -99,7 +99,8 @@ func (r *Reward) Ballot(text string) string {
 	return strings.TrimSpace(answer)
 }
 
-// Same reports whether each would be right where the other is accepted: 1/2, 0.5 and \frac12 are one answer, and 17*23 is none of 391, unless loose takes it.
+// Same reports whether each would be right where the other is accepted: 1/2, 0.5 and \frac12 are one answer, and 17*23 is none of 391,
+// unless loose takes it.
 func (r *Reward) Same(a, b string) bool {
 	o := Options{Loose: r.cfg.Loose}
 	return len(a) <= maxAnswer && len(b) <= maxAnswer && o.Equal(a, b) && o.Equal(b, a)

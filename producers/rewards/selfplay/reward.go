@@ -35,7 +35,8 @@ type Config struct {
 	// Proposer is what a valid question is worth, of the share p of the solvers that were right: difficulty is 1 - p, uncertainty
 	// 4p(1-p). Defaults to difficulty.
 	Proposer string `koanf:"proposer"`
-	// Invalid is what a question is worth that holds its answer, that the verifier answers wrongly, or that there is not: 0 or less, at least -1. Defaults to 0.
+	// Invalid is what a question is worth that holds its answer, that the verifier answers wrongly, or that there is not: 0 or less, at
+	// least -1. Defaults to 0.
 	Invalid float64 `koanf:"invalid"`
 }
 

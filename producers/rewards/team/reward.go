@@ -1,5 +1,5 @@
-// Package team is the reward of a planner and its workers: the planner is paid what the reward weighted gives the episode, and each worker the
-// same, or that only for an answer.
+// Package team is the reward of a planner and its workers: the planner is paid what the reward weighted gives the episode, and each worker
+// the same, or that only for an answer.
 package team
 
 import (
@@ -28,8 +28,8 @@ const ComponentWorkers = "workers_answered"
 // Config says what the planner and the workers are paid.
 type Config struct {
 	// Worker is what each worker is paid: outcome, the episode's reward, as one with the planner; answered, the episode's reward where the
-	// worker gave the planner an answer, else 0, each apart (agent_rewards), so that an estimator compares workers with workers. Defaults to
-	// outcome.
+	// worker gave the planner an answer, else 0, each apart (agent_rewards), so that an estimator compares workers with workers. Defaults
+	// to outcome.
 	Worker string `koanf:"worker"`
 	// Config says what the episode is worth.
 	weighted.Config `koanf:",squash"`

@@ -11,9 +11,10 @@ import (
 func turnMarks() []string  { return []string{"<|im_start|>", "<|im_end|>"} }
 func foundMarks() []string { return []string{"<information>", "</information>"} }
 
-// textWithMarks is the text of a rollout for a reward that reads the marks in it. A mark that whoever spelt it had no right to, so that it would make a turn or a
-// search that never was, has a space in it: a turn's marks are control tokens that the policy was given, or that end its own turn, and what was
-// found is never the policy's to say. Where spellings and control tokens cannot be told apart, the text is as it is.
+// textWithMarks is the text of a rollout for a reward that reads the marks in it. A mark that whoever spelt it had no right to, so that it
+// would make a turn or a search that never was, has a space in it: a turn's marks are control tokens that the policy was given, or that end
+// its own turn, and what was found is never the policy's to say. Where spellings and control tokens cannot be told apart, the text is as it
+// is.
 func textWithMarks(t *producers.Transcript) string {
 	pieces := t.Pieces()
 	if pieces == nil {

@@ -8,7 +8,8 @@ import (
 	"github.com/weir-rl/weir/producers/tasks"
 )
 
-// DemoConfig says how the demonstrations of the cold start are made. Their faults are deliberate: they leave something to learn from rewards.
+// DemoConfig says how the demonstrations of the cold start are made. Their faults are deliberate: they leave something to learn from
+// rewards.
 type DemoConfig struct {
 	// Seed makes other demonstrations of the same kind.
 	Seed uint64 `koanf:"seed"`
@@ -34,8 +35,8 @@ func (c DemoConfig) Validate() error {
 	)
 }
 
-// script is the demonstrations before an agent has written them: the i-th is always the same. Each has a world of its own, so that none can be
-// remembered and only reading and copying helps.
+// script is the demonstrations before an agent has written them: the i-th is always the same. Each has a world of its own, so that none can
+// be remembered and only reading and copying helps.
 type script struct {
 	cfg   DemoConfig
 	names []string

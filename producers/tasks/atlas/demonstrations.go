@@ -11,7 +11,8 @@ import (
 	"github.com/weir-rl/weir/producers/tasks/facts"
 )
 
-// DemoConfig says how the demonstrations of the cold start are made. Their faults are deliberate: they leave something to learn from rewards.
+// DemoConfig says how the demonstrations of the cold start are made. Their faults are deliberate: they leave something to learn from
+// rewards.
 type DemoConfig struct {
 	// Seed makes other demonstrations of the same kind.
 	Seed uint64 `koanf:"seed"`
@@ -29,8 +30,8 @@ func (c DemoConfig) Validate() error {
 	return check.All(check.Between("composed", c.Composed, 0, 1), check.Between("forget", c.Forget, 0, 1))
 }
 
-// script is the demonstrations before an agent has written them: the i-th is always the same. Each has a world of its own, whose names are words drawn
-// at random in the form of real ones, so that none can be remembered and only reading and copying helps.
+// script is the demonstrations before an agent has written them: the i-th is always the same. Each has a world of its own, whose names are
+// words drawn at random in the form of real ones, so that none can be remembered and only reading and copying helps.
 type script struct {
 	cfg   DemoConfig
 	forms []string // real names

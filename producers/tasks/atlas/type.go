@@ -17,11 +17,13 @@ type Config struct {
 	facts.Division `koanf:",squash"`
 	// Questions are asked of each source in training, 1 to 100000, as far as there are countries for them. Defaults to 3000.
 	Questions int `koanf:"questions"`
-	// HeldOut are asked of each source in validation and as many in the test, 1 to 10000, as far as there are countries for them. Defaults to 100.
+	// HeldOut are asked of each source in validation and as many in the test, 1 to 10000, as far as there are countries for them. Defaults
+	// to 100.
 	HeldOut int `koanf:"held_out"`
 	// Seed draws other questions about the same countries. Defaults to 1.
 	Seed uint64 `koanf:"seed"`
-	// Shuffled deals the facts to other countries than those that the answers are made of, as a control: what is read then is wrong. Defaults to false.
+	// Shuffled deals the facts to other countries than those that the answers are made of, as a control: what is read then is wrong.
+	// Defaults to false.
 	Shuffled bool `koanf:"shuffled"`
 	// Demo says how the demonstrations of the cold start are made.
 	Demo DemoConfig `koanf:"demo"`

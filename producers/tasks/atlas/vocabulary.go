@@ -10,7 +10,8 @@ import (
 	"github.com/weir-rl/weir/producers/tasks/facts"
 )
 
-// wording are the words of the language that cells and their outputs are written in. Numbers are not among it: a code is seen as an unknown word.
+// wording are the words of the language that cells and their outputs are written in. Numbers are not among it: a code is seen as an unknown
+// word.
 const wording = `( ) , . : = " * ? ' - the of times capital code neighbour find submit a b struct none error line no such country takes name undefined ` +
 	"unknown binary op int string has attribute got want"
 

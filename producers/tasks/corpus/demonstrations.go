@@ -46,8 +46,9 @@ func LoadDemonstrations(path string, tok tasks.Tokenizer, seed uint64) (*Written
 //
 //	{"question": "what is the capital of sweden ?", "steps": [{"search": "sweden", "info": "sweden has capital stockholm."}], "answer": "stockholm"}
 //
-// Steps may be missing. The last may be without info, and then the row without an answer: that step ends the episode, as a call of the tool finish does. A step may have "tool" and "arguments", a JSON object, in place of "search". A bad row is refused, naming the file and the line; so is one with a word that the
-// tokenizer does not have.
+// Steps may be missing. The last may be without info, and then the row without an answer: that step ends the episode, as a call of the tool
+// finish does. A step may have "tool" and "arguments", a JSON object, in place of "search". A bad row is refused, naming the file and the
+// line; so is one with a word that the tokenizer does not have.
 func ReadDemonstrations(name string, r io.Reader, tok tasks.Tokenizer, seed uint64) (*Written, error) {
 	d := &Written{seed: seed}
 	err := tasks.Rows(name, r, func(data []byte) error {

@@ -8,7 +8,8 @@ import (
 	"github.com/weir-rl/weir/producers/tasks"
 )
 
-// DemoConfig says how the demonstrations of the cold start are made. Their faults are deliberate: they leave something to learn from rewards.
+// DemoConfig says how the demonstrations of the cold start are made. Their faults are deliberate: they leave something to learn from
+// rewards.
 type DemoConfig struct {
 	// Seed makes other demonstrations of the same kind.
 	Seed uint64 `koanf:"seed"`
@@ -104,8 +105,8 @@ const (
 	turning = turnName + " ( )"
 )
 
-// script is the demonstrations before an agent has written them: the i-th is always the same. Each is one cell of an episode about a book of its own,
-// as the agent sees it when its context was trimmed, so that nothing can be remembered and only reading and copying helps.
+// script is the demonstrations before an agent has written them: the i-th is always the same. Each is one cell of an episode about a book
+// of its own, as the agent sees it when its context was trimmed, so that nothing can be remembered and only reading and copying helps.
 type script struct {
 	cfg     DemoConfig
 	colours []string

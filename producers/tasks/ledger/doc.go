@@ -1,5 +1,5 @@
-// Package ledger is a task for an agent with a notebook whose context is trimmed, L0 in miniature. A ledger has pages of entries; a rule says which
-// colour counts; the answer is the sum of n times m over that colour's entries:
+// Package ledger is a task for an agent with a notebook whose context is trimmed, L0 in miniature. A ledger has pages of entries; a rule
+// says which colour counts; the answer is the sum of n times m over that colour's entries:
 //
 //	rule ( )   count blue .                                            said once
 //	turn ( )   page : red 14 at 33 , blue 17 at 23 , ... .             the next page, said once
@@ -13,7 +13,7 @@
 //	s = s + row ( blue ) ; turn ( )
 //	submit ( s )
 //
-// No product or sum is a word: the policy cannot write an answer that it did not compute. Noting the rule is rewarded
-// pages later, in other segments; adding and turning in one cell is shown by a minority of the demonstrations and needed for long ledgers, since the
-// cells of an episode are bounded.
+// No product or sum is a word: the policy cannot write an answer that it did not compute. Noting the rule is rewarded pages later, in other
+// segments; adding and turning in one cell is shown by a minority of the demonstrations and needed for long ledgers, since the cells of an
+// episode are bounded.
 package ledger

@@ -155,8 +155,8 @@ func (t *Tool) Close() error {
 	return nil
 }
 
-// Call asks the service. A refusal is the call's failure, which the agent is told, and so is a failure at this call while the service answers
-// others; all else that goes wrong wraps producers.ErrUnavailable.
+// Call asks the service. A refusal is the call's failure, which the agent is told, and so is a failure at this call while the service
+// answers others; all else that goes wrong wraps producers.ErrUnavailable.
 func (t *Tool) Call(ctx context.Context, call producers.Call) (producers.Observation, error) {
 	arguments, err := t.parseArguments(call.Arguments)
 	if err != nil {

@@ -24,8 +24,8 @@ type Config struct {
 	// Command starts the server: a program and its arguments. URL is a server's address in place of it.
 	Command []string `koanf:"command"`
 	URL     string   `koanf:"url"`
-	// Env names the environment variables that the program is given beside PATH, HOME, TMPDIR and LANG. Those of Weir's own, WEIR_..., are refused.
-	// Defaults to none.
+	// Env names the environment variables that the program is given beside PATH, HOME, TMPDIR and LANG. Those of Weir's own, WEIR_..., are
+	// refused. Defaults to none.
 	Env []string `koanf:"env"`
 	// Program says how a command runs.
 	sandbox.Program `koanf:",squash"`

@@ -9,6 +9,6 @@
 // is not offered. Each episode has a session of its own, opened at its first call, so that a stateful server keeps episodes apart.
 //
 // A program is started in a sandbox of its own for each session, in the pool of the episodes' workspaces: without a network, without the
-// environment of Weir's, and with the files that its configuration names to read. Everything in the sandbox is killed with the session. sandbox: false starts it
-// as a plain child in a process group of its own.
+// environment of Weir's, and with the files that its configuration names to read. Everything in the sandbox is killed with the session.
+// sandbox: false starts it as a plain child in a process group of its own.
 package mcp

@@ -12,11 +12,11 @@ const Name = "python"
 
 // Config bounds cells; the section sandbox bounds what they run in.
 type Config struct {
-	// CellTimeout bounds the wall-clock time of one cell. A cell that runs into it is interrupted, and where it does not end within a second it costs
-	// the episode its variables. Defaults to 10s.
+	// CellTimeout bounds the wall-clock time of one cell. A cell that runs into it is interrupted, and where it does not end within a
+	// second it costs the episode its variables. Defaults to 10s.
 	CellTimeout time.Duration `koanf:"cell_timeout"`
-	// OutputBytes bounds what one cell shows, > 0: its beginning and its end are kept. It bounds the answer as well, of which nothing is cut: submit raises an
-	// error for a longer one. Defaults to 8192.
+	// OutputBytes bounds what one cell shows, > 0: its beginning and its end are kept. It bounds the answer as well, of which nothing is
+	// cut: submit raises an error for a longer one. Defaults to 8192.
 	OutputBytes int `koanf:"output_bytes"`
 	// CodeBytes bounds one cell's text, > 0: a longer one is refused unread. Defaults to 65536.
 	CodeBytes int `koanf:"code_bytes"`

@@ -135,7 +135,8 @@ func (s *session) closeWorlds() error {
 	return errors.Join(faults...)
 }
 
-// Call runs its arguments as a cell. What is wrong with the cell is an observation; a sandbox that cannot be had is the machinery's failure.
+// Call runs its arguments as a cell. What is wrong with the cell is an observation; a sandbox that cannot be had is the machinery's
+// failure.
 func (t *Tool) Call(ctx context.Context, call producers.Call) (producers.Observation, error) {
 	t.mu.Lock()
 	s := t.sessions[call.Episode]

@@ -58,10 +58,11 @@ type Noise struct {
 	// Base says how late the probability grows, > 0: 1 is a straight line from start to end, and the greater the later. Defaults to 4.
 	Base float64 `koanf:"base"`
 	// By says what training is counted in: cursor, the prompts that were issued before, which a replay has exactly; or version, the policy
-	// versions that were published before the ticket was issued, of which a replay knows the oldest that sampled a token. Defaults to cursor.
+	// versions that were published before the ticket was issued, of which a replay knows the oldest that sampled a token. Defaults to
+	// cursor.
 	By string `koanf:"by"`
-	// Total is after how many of those the probability is end, > 0 where end is not start. A step takes trainer.batch_groups prompts, and those
-	// of groups that are dropped beside them. Defaults to 0.
+	// Total is after how many of those the probability is end, > 0 where end is not start. A step takes trainer.batch_groups prompts, and
+	// those of groups that are dropped beside them. Defaults to 0.
 	Total uint64 `koanf:"total"`
 	// Evaluation is the probability in evaluations, in [0, 1]. Defaults to 0.
 	Evaluation float64 `koanf:"evaluation"`

@@ -5,7 +5,7 @@
 //	tools: {search: {type: simulated_search, noise: {start: 0, end: 0.5, total: 1920}}}
 //
 // Of documents: corpus, the documents are passages of the task: the best by BM25, or passages that do not hold an answer. Of documents:
-// model, a language model behind an OpenAI-compatible endpoint writes them. Which of the two a search gets is drawn from the ticket's seed and
-// the number of the call, so that the same ticket gets the same again. The agent sees documents and nothing else; what goes wrong
-// at the endpoint is the machinery's failure, of which no agent is told.
+// model, a language model behind an OpenAI-compatible endpoint writes them. Which of the two a search gets is drawn from the ticket's seed
+// and the number of the call, so that the same ticket gets the same again. The agent sees documents and nothing else; what goes wrong at
+// the endpoint is the machinery's failure, of which no agent is told.
 package simulated

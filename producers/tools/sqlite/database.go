@@ -118,7 +118,8 @@ func secureConnection(conn *sqlite3.Conn) error {
 	return nil
 }
 
-// maxValue bounds a text, a blob and a row, in bytes. A function of two texts takes time by the product of their lengths, and none can be interrupted.
+// maxValue bounds a text, a blob and a row, in bytes. A function of two texts takes time by the product of their lengths, and none can be
+// interrupted.
 const maxValue = 64 << 10
 
 // limits are SQLite's own bounds, for queries that are not trusted.

@@ -21,8 +21,8 @@ const (
 	maxValue = 256 << 10
 )
 
-// encodeValue writes a value of a cell as JSON: None, booleans, numbers, texts, lists and tuples, dicts whose keys are texts, and functions of the world by
-// their names.
+// encodeValue writes a value of a cell as JSON: None, booleans, numbers, texts, lists and tuples, dicts whose keys are texts, and functions
+// of the world by their names.
 func encodeValue(v lang.Value) (json.RawMessage, error) {
 	var out bytes.Buffer
 	if err := appendJSON(&out, v, 0); err != nil {
