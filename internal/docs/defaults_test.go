@@ -74,7 +74,7 @@ func TestTheDefaultThatACommentTellsIsTheOneInEffect(t *testing.T) {
 	told := 0
 	for _, key := range slices.Sorted(maps.Keys(w.told)) {
 		text := toldDefault(w.told[key])
-		if words := strings.Fields(text); len(words) == 0 || words[0] == "the" || words[0] == "one" || strings.HasPrefix(w.formatDefault(key), "`[") {
+		if words := strings.Fields(text); len(words) == 0 || words[0] == "the" || words[0] == "a" || words[0] == "one" || strings.HasPrefix(w.formatDefault(key), "`[") {
 			continue // in words, or a list
 		}
 		told++
