@@ -28,7 +28,7 @@ func ExampleOpen() {
 	keys := shortly(os.TempDir() + "/weir-example")
 	run, err := weir.Open(ctx, weir.Config{Keys: keys, Observe: func(r weir.Record) { fmt.Println(r.Type, r.Step) }}, weir.Parts{})
 	if err == nil {
-		defer os.RemoveAll(run.Folder())
+		defer os.RemoveAll(run.Folder()) //nolint:errcheck // a folder of the test
 		err = run.Up(ctx)
 	}
 	if err != nil {
@@ -48,7 +48,7 @@ func TestOpenReturnsEveryFaultOfAConfiguration(t *testing.T) {
 		Files: []string{file}, Keys: map[string]any{"run.name": "a b", "trainer.steps": "many", "trainer.micro_tokens": 0},
 	}, weir.Parts{})
 	var wrong *weir.ConfigError
-	require.True(t, errors.As(err, &wrong))
+	require.ErrorAs(t, err, &wrong)
 	got := map[string]weir.Fault{}
 	for _, f := range wrong.Faults {
 		got[f.Key] = f

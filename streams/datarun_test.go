@@ -89,7 +89,7 @@ func (f *fixture) attach(tb testing.TB) *Run {
 	return r
 }
 
-func sha(data []byte) string {
+func sha(data []byte) string { //nolint:unused // see above
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:])
 }

@@ -65,6 +65,7 @@ func (s *Run) ConnectSoon(ctx context.Context, role streams.Role) (*streams.Conn
 	return s.connectBroker(ctx, nil, role)
 }
 
+// BrokerURL is where the run's broker is reached.
 func (s *Run) BrokerURL() string {
 	if s.Config.Broker.URL != "" {
 		return s.Config.Broker.URL

@@ -28,6 +28,7 @@ type LocalRun struct {
 	closers []func()
 }
 
+// Close ends what the run has opened.
 func (r *LocalRun) Close() {
 	for _, end := range slices.Backward(r.closers) {
 		end()

@@ -35,7 +35,7 @@ func (s *Run) runRole(ctx context.Context, r role) error {
 	if err != nil {
 		return err
 	}
-	defer c.Close() //nolint:errcheck // what it cannot end ends with this process
+	defer c.Close()
 	if err := s.checkMemory(c, r.name); err != nil {
 		return err
 	}

@@ -32,7 +32,7 @@ func parent() {
 	if err != nil {
 		panic(err)
 	}
-	os.Stdout.WriteString(strconv.Itoa(p.PID()) + "\n")
+	os.Stdout.WriteString(strconv.Itoa(p.PID()) + "\n") //nolint:errcheck // a child of the test
 	select {}
 }
 

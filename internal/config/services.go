@@ -47,7 +47,7 @@ func asReference(v reflect.Value) (*remote.Reference, bool) {
 	if !v.CanAddr() {
 		return nil, false
 	}
-	r, ok := v.Addr().Interface().(*remote.Reference)
+	r, ok := v.Addr().Interface().(*remote.Reference) //nolint:modernize // as it reads
 	return r, ok
 }
 

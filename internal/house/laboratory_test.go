@@ -14,7 +14,7 @@ func TestInvariantTheUsersProgramLinksNoLaboratory(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", module+"cmd/weir").Output()
 	require.NoError(t, err)
 	require.Contains(t, string(out), module+"internal/cli\n")
-	for _, name := range strings.Fields(string(out)) {
+	for name := range strings.FieldsSeq(string(out)) {
 		own, ours := strings.CutPrefix(name, module)
 		if !ours {
 			require.NotEqual(t, "testing", name, "a test's package is linked")

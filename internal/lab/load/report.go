@@ -49,6 +49,7 @@ func (r *Report) findLimit() string {
 	}
 }
 
+// Print writes the report for people.
 func (r *Report) Print(out io.Writer) {
 	c := r.Config
 	fmt.Fprintf(out, "%d producers of %d slots, %d engines of %d slots; trajectories of %d tokens, %d turns; %.1f s\n",

@@ -63,7 +63,7 @@ func (o *Output) addBytes(data []byte) {
 	}
 }
 
-// most bytes that Take reads beside the bytes read before: a program that never stops writing does not stop a turn
+// most bytes that Take reads beside the bytes read before: a program that never stops writing does not stop a turn.
 const mostTaken = 1 << 20
 
 // Take returns the bytes written since the last Take. It has everything that was written before the call, though the pipe stays
