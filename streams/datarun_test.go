@@ -2,8 +2,6 @@ package streams
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"log/slog"
 	"testing"
 	"time"
@@ -87,11 +85,6 @@ func (f *fixture) attach(tb testing.TB) *Run {
 	r, err := f.connect(tb).Attach(f.ctx, "run-1")
 	require.NoError(tb, err)
 	return r
-}
-
-func sha(data []byte) string { //nolint:unused // see above
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:])
 }
 
 // restart stops the broker and starts it again on the same store and port.

@@ -107,7 +107,7 @@ func checkField(field reflect.Value, about reflect.StructField) error {
 	if field.Kind() != reflect.Struct {
 		return checkValue(key, field, about.Tag)
 	}
-	if with, ok := field.Interface().(interface{ Validate() error }); ok { //nolint:modernize // as it reads
+	if with, ok := reflect.TypeAssert[interface{ Validate() error }](field); ok {
 		return Section(key, with.Validate())
 	}
 	return Section(key, Fields(field.Interface()))

@@ -99,7 +99,7 @@ func addCommands(a *app, root *cobra.Command) {
 		}},
 		{"tools", "Try tools and data:", []*cobra.Command{newToolCommand(a), newToolserverCommand(a), newMcpCommand(a), newDataCommand(a)}},
 		{"maintain", "Set up and maintain:", []*cobra.Command{
-			newConfigCommand(a), newDoctorCommand(a), newKeysCommand(a), newOpenCommand(a), newSeatCommand(a), newHealthcheckCommand(a),
+			newConfigCommand(a), newDoctorCommand(a), newKeysCommand(a), newOpenCommand(a), newSeatCommand(a), newHealthcheckCommand(),
 			newVersionCommand(a),
 		}},
 	} {

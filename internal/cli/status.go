@@ -70,7 +70,7 @@ were equal, say: weir audit counts them.`,
 	return cmd
 }
 
-func newHealthcheckCommand(a *app) *cobra.Command { //nolint:unparam // as every command is made
+func newHealthcheckCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "healthcheck URL", Short: "Exit 0 if a role's /readyz answers 200: for images with no shell", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -47,8 +47,7 @@ func asReference(v reflect.Value) (*remote.Reference, bool) {
 	if !v.CanAddr() {
 		return nil, false
 	}
-	r, ok := v.Addr().Interface().(*remote.Reference) //nolint:modernize // as it reads
-	return r, ok
+	return reflect.TypeAssert[*remote.Reference](v.Addr())
 }
 
 // serviceKeys are the keys of a service that a section which calls one had before there were sections of services.
