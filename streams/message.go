@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"strings"
 	"time"
@@ -50,9 +51,7 @@ func (r *Run) StoredMessage(ctx context.Context, stream string, sequence uint64)
 		Stream: strings.ToUpper(stream), Sequence: sequence, Subject: raw.Header.Get("Nats-Subject"), At: raw.At,
 		Header: make(map[string][]string), Data: raw.Data, Whole: raw.Data,
 	}
-	for key, values := range raw.Header { //nolint:modernize // as it reads
-		m.Header[key] = values
-	}
+	maps.Copy(m.Header, raw.Header)
 	for _, key := range fromBroker {
 		delete(m.Header, key)
 	}

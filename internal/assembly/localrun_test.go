@@ -2,6 +2,7 @@ package assembly
 
 import (
 	"log/slog"
+	"maps"
 	"net"
 	"testing"
 	"time"
@@ -30,9 +31,7 @@ func trainShortly(t *testing.T, keys map[string]string) *quietView {
 		"broker.listen": "127.0.0.1:0", "trainer.steps": "1", "trainer.batch_groups": "1", "trainer.minibatches": "1",
 		"trainer.selection.drop_zero_variance": "false", "trainer.cold_start.steps": "1", "eval.every": "0", "eval.test_questions": "1",
 	}
-	for key, value := range keys { //nolint:modernize // as it reads
-		flags[key] = value
-	}
+	maps.Copy(flags, keys)
 	doors := builtin.Doors()
 	cfg, origins, err := Resolve(doors, config.Sources{Flags: flags})
 	require.NoError(t, err)
