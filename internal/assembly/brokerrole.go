@@ -14,7 +14,8 @@ import (
 
 // Broker runs the run's embedded broker until ctx ends. ready is called once clients are let in, with the broker's address.
 func (s *Run) Broker(ctx context.Context, ready func(url string)) error {
-	own, err := s.startBroker(ctx)
+	p := s.newProcess()
+	own, err := p.startBroker(ctx)
 	if err != nil {
 		return err
 	}
@@ -22,12 +23,13 @@ func (s *Run) Broker(ctx context.Context, ready func(url string)) error {
 	group, running := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.server.Run(running, s.Log) })
 	group.Go(func() error {
-		conn, err := s.connectBroker(running, own, streams.RoleAdmin)
+		to := s.Connector()
+		conn, err := to.connectBroker(running, own, streams.RoleAdmin)
 		if err != nil {
 			return err
 		}
 		defer conn.Close()
-		if _, err := s.openStreams(running, conn); err != nil {
+		if _, err := to.openStreams(running, conn); err != nil {
 			return err
 		}
 		if err := own.Admit(); err != nil {
@@ -47,15 +49,15 @@ func (s *Run) Broker(ctx context.Context, ready func(url string)) error {
 
 // startBroker starts the embedded broker as configured. It lets in this process alone until its streams are made: what others ask
 // about streams that are being made is answered as if they were lost. The brokers of a cluster meet only where they listen.
-func (s *Run) startBroker(ctx context.Context) (*broker.Broker, error) {
-	config := s.Config.Broker.Config
-	config.KeysRuns, config.Closed = KeysRuns(s.Config), s.Config.Broker.Cluster.Name == ""
-	own, err := broker.Start(ctx, config, s.Log)
+func (p *process) startBroker(ctx context.Context) (*broker.Broker, error) {
+	config := p.cfg.Broker.Config
+	config.KeysRuns, config.Closed = KeysRuns(p.cfg), p.cfg.Broker.Cluster.Name == ""
+	own, err := broker.Start(ctx, config, p.log)
 	if err != nil {
 		return nil, err
 	}
-	s.health.Check("store", own.Health)
-	s.registry.MustRegister(broker.NewMetrics(own))
+	p.health.Check("store", own.Health)
+	p.registry.MustRegister(broker.NewMetrics(own))
 	return own, nil
 }
 

@@ -31,7 +31,7 @@ import (
 // chatter asks versions of a run questions for its page, as weir chat does: with a checkpoint of the run's folder, loaded into this
 // process, or with the inference engines of a run that is up.
 type chatter struct {
-	*Run
+	models *Models
 	// configure reads the run's configuration.
 	configure func() (*config.Config, error)
 	// asks says whether the page's connection to the broker may ask the engines; "" where it may, else why not.
@@ -72,11 +72,10 @@ const (
 // errChatClosed says that the page is about to end.
 var errChatClosed = errors.New("the page is about to end")
 
-// newChatter is one for a run whose configuration is read when it is needed.
-func (s *Run) newChatter(asks string, configure func() (*config.Config, error)) *chatter {
-	own := *s
-	own.Log = slog.New(slog.DiscardHandler) // whoever asks is told
-	return &chatter{Run: &own, asks: asks, configure: configure}
+// newChatter makes the chatter of a run whose configuration is read when it is needed.
+func newChatter(models Models, asks string, configure func() (*config.Config, error)) *chatter {
+	models.log = slog.New(slog.DiscardHandler) // errors go back to the page
+	return &chatter{models: &models, asks: asks, configure: configure}
 }
 
 // Offer is what there is to ask, by the names in the configuration: nothing is opened for it, since whoever looks may ask for it.
@@ -140,7 +139,7 @@ func (c *chatter) Tasks(ctx context.Context) ([]view.ChatTask, error) {
 	if err := c.mayOpen(cfg); err != nil {
 		return nil, err
 	}
-	opened, err := OpenTasks(ctx, c.Parts, cfg, c.Log)
+	opened, err := c.models.under(cfg).openCourse(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -259,7 +258,7 @@ func (c *chatter) describeEnd(cfg *config.Config, t *schemas.Trajectory, q *view
 
 // sameByCommand asks the same version the same on a command line, with the same random numbers.
 func (c *chatter) sameByCommand(cfg *config.Config, q *view.ChatQuestion) string {
-	usual := config.Default(c.Parts)
+	usual := config.Default(c.models.parts)
 	words := []string{"weir agent run --prompt", view.Quote(q.Question), "--step", q.Version, "--seed", strconv.FormatUint(q.Seed, 10)}
 	for _, flag := range []struct{ name, value, usual string }{
 		{"--temperature", strconv.FormatFloat(float64(q.Temperature), 'g', -1, 32), "0"},
@@ -298,7 +297,7 @@ func (c *chatter) preparePolicy(ctx context.Context, run *streams.Run, q *view.C
 		return c.openAnswerer(ctx, cfg, run, q)
 	}
 	for try := 1; ; try++ {
-		_, step, err := (&Run{Config: cfg}).Checkpoint(-1)
+		_, step, err := c.models.under(cfg).Checkpoint(-1)
 		if err != nil {
 			return nil, err
 		}
@@ -320,17 +319,16 @@ func (c *chatter) openAnswerer(ctx context.Context, cfg *config.Config, run *str
 		return c.open.LoadedPolicy, nil
 	}
 	c.releaseModel()
-	s := *c.Run
-	s.Config = cfg
-	opened, err := s.openCourse(ctx)
+	models := c.models.under(cfg)
+	opened, err := models.openCourse(ctx)
 	if err != nil {
 		return nil, err
 	}
-	m := &LoadedPolicy{Run: &s, Course: opened, Close: func() { _ = opened.Close() }} // what it cannot end ends with this process
+	m := &LoadedPolicy{Config: cfg, Log: models.log, Course: opened, Close: func() { _ = opened.Close() }} // what it cannot end ends with this process
 	if q.Version == view.ChatEngines {
 		err = c.mayAsk(run)
 	} else {
-		m, err = c.loadCheckpoint(ctx, &s, opened, run, q.Version)
+		m, err = c.loadCheckpoint(ctx, models, opened, run, q.Version)
 	}
 	if err != nil {
 		return nil, errors.Join(err, opened.Close())
@@ -351,27 +349,27 @@ func (c *chatter) mayAsk(run *streams.Run) error {
 }
 
 // loadCheckpoint loads a checkpoint into a sampler, which lives until it is released.
-func (c *chatter) loadCheckpoint(ctx context.Context, s *Run, opened *Course, run *streams.Run, version string) (*LoadedPolicy, error) {
+func (c *chatter) loadCheckpoint(ctx context.Context, models *Models, opened *Course, run *streams.Run, version string) (*LoadedPolicy, error) {
 	step, err := strconv.ParseInt(version, 10, 64)
 	if err != nil || step < 0 {
 		return nil, fmt.Errorf("version %q: want %s or the number of a version", version, view.ChatEngines)
 	}
-	if why := c.explainNoLoading(s.Config, run); why != "" {
+	if why := c.explainNoLoading(models.cfg, run); why != "" {
 		return nil, errors.New(why)
 	}
-	dir, _, err := s.Checkpoint(step)
+	dir, _, err := models.Checkpoint(step)
 	if err != nil {
 		return nil, fmt.Errorf("version %d: its checkpoint is not kept any more, choose another: %w", step, fs.ErrNotExist)
 	}
-	if err := s.hasRoom(dir); err != nil {
+	if err := models.hasRoom(dir); err != nil {
 		return nil, err
 	}
-	return s.loadInto(context.WithoutCancel(ctx), opened, dir, step) // the next question finds it, if whoever asked this one is gone
+	return models.loadInto(context.WithoutCancel(ctx), opened, dir, step) // the next question finds it, if whoever asked this one is gone
 }
 
 // hasRoom refuses a model that does not fit beside what this process has in memory already.
-func (s *Run) hasRoom(dir string) error {
-	backend, err := s.Config.SamplerBackend()
+func (l *Models) hasRoom(dir string) error {
+	backend, err := l.cfg.SamplerBackend()
 	if err != nil {
 		return err
 	}
@@ -383,9 +381,9 @@ func (s *Run) hasRoom(dir string) error {
 	if err != nil {
 		return err
 	}
-	n := need{Run: s, model: model, estimator: estimator}
-	memory := append(n.decodingMemory(max(s.Config.Eval.Concurrency, 8)), gpu.MemoryPart{Name: "what this process has already", Bytes: heldMemory()})
-	return fitsMemory(s.Memory, backend, memory, func() string { return "Ask the run's engines, or use weir chat on another machine" })
+	n := need{cfg: l.cfg, model: model, estimator: estimator}
+	memory := append(n.decodingMemory(max(l.cfg.Eval.Concurrency, 8)), gpu.MemoryPart{Name: "what this process has already", Bytes: heldMemory()})
+	return fitsMemory(l.memory, backend, memory, func() string { return "Ask the run's engines, or use weir chat on another machine" })
 }
 
 // heldMemory is how much memory the Go runtime has from the system.

@@ -24,7 +24,7 @@ func TestThePagesChatAnswersFromCheckpoints(t *testing.T) {
 		cfg, _, err := Resolve(doors, config.Sources{Written: filepath.Join(dir, "demo", ConfigFile), Flags: flags})
 		return func() (*config.Config, error) { return cfg, err }
 	}
-	c := (&Run{Options: Options{Parts: doors, Environ: []string{}}}).newChatter("", resolved(map[string]string{"tools.calculator.timeout": "1s", "agents.search.type": "search"}))
+	c := newChatter(Models{parts: doors}, "", resolved(map[string]string{"tools.calculator.timeout": "1s", "agents.search.type": "search"}))
 	offer, err := c.Offer(t.Context(), nil)
 	require.NoError(t, err)
 	var keys []string
@@ -85,7 +85,7 @@ func TestThePagesChatAnswersFromCheckpoints(t *testing.T) {
 	}
 	_, err = c.Ask(t.Context(), nil, view.ChatQuestion{Version: "0", Question: " ? "}, nil)
 	require.ErrorContains(t, err, "the question is empty")
-	c.Memory = machine.Memory{Bytes: 100e6, From: "of this machine"}
+	c.models.memory = machine.Memory{Bytes: 100e6, From: "of this machine"}
 	_, _, err = ask(view.ChatQuestion{Version: "0"})
 	require.ErrorContains(t, err, "the memory of this machine is 0.1 GB. Ask the run's engines")
 	c.Close()
@@ -93,7 +93,7 @@ func TestThePagesChatAnswersFromCheckpoints(t *testing.T) {
 	_, _, err = ask(view.ChatQuestion{Version: "0"})
 	require.ErrorIs(t, err, errChatClosed)
 
-	elsewhere := (&Run{Options: Options{Parts: doors, Environ: []string{}}}).newChatter("the viewer's key may not", func() (*config.Config, error) {
+	elsewhere := newChatter(Models{parts: doors}, "the viewer's key may not", func() (*config.Config, error) {
 		cfg, err := resolved(map[string]string{})()
 		if err == nil {
 			other := *cfg

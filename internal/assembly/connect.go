@@ -5,28 +5,41 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/weir-rl/weir/internal/config"
+	"github.com/weir-rl/weir/internal/telemetry"
 	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/streams/broker"
 )
 
-// connectBroker reaches the run's broker: the one of this process when it is not nil, else the configured one.
-func (s *Run) connectBroker(ctx context.Context, own *broker.Broker, role streams.Role) (*streams.Conn, error) {
+// Connector reaches the broker and the streams of a run.
+type Connector struct {
+	cfg    *config.Config
+	log    *slog.Logger
+	health *telemetry.Health
+}
+
+// Connector returns the connector of this process.
+func (s *Run) Connector() *Connector { return &Connector{s.Config, s.Log, s.health} }
+
+// connectBroker reaches the run's broker: this process's own broker when own is not nil, else the configured broker.
+func (k *Connector) connectBroker(ctx context.Context, own *broker.Broker, role streams.Role) (*streams.Conn, error) {
 	c := streams.ConnectConfig{
-		URL: s.BrokerURL(), Name: "weir-" + string(role), Role: role, SeedFile: s.Config.Broker.SeedFile,
-		TLS: s.Config.Broker.TLS,
+		URL: k.URL(), Name: "weir-" + string(role), Role: role, SeedFile: k.cfg.Broker.SeedFile,
+		TLS: k.cfg.Broker.TLS,
 	}
 	if own != nil {
 		c.Broker = own
 	} else {
-		c.SeedFile = s.seedFile(role)
-		s.Log.Info("connecting", "broker", c.URL, "role", role)
+		c.SeedFile = k.seedFile(role)
+		k.log.Info("connecting", "broker", c.URL, "role", role)
 	}
-	conn, err := streams.Connect(ctx, c, s.Log)
+	conn, err := streams.Connect(ctx, c, k.log)
 	switch {
 	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, streams.ErrDenied):
 		return nil, fmt.Errorf("--broker.seed_file: %w", err)
@@ -36,18 +49,18 @@ func (s *Run) connectBroker(ctx context.Context, own *broker.Broker, role stream
 		return nil, fmt.Errorf("%w; is a broker there? start one with weir broker, or name another with --broker.url", err)
 	}
 	if err == nil {
-		s.health.Check("broker", conn.Ready)
+		k.health.Check("broker", conn.Ready)
 	}
 	return conn, err
 }
 
 // seedFile is the key that a process shows: the one it was told of, else its role's in the folder of the broker's keys, where this
 // process can read that.
-func (s *Run) seedFile(role streams.Role) string {
-	if s.Config.Broker.SeedFile != "" || s.Config.Broker.KeysDir == "" {
-		return s.Config.Broker.SeedFile
+func (k *Connector) seedFile(role streams.Role) string {
+	if k.cfg.Broker.SeedFile != "" || k.cfg.Broker.KeysDir == "" {
+		return k.cfg.Broker.SeedFile
 	}
-	file := broker.SeedFile(s.Config.Broker.KeysDir, role)
+	file := broker.SeedFile(k.cfg.Broker.KeysDir, role)
 	if f, err := os.Open(file); err == nil {
 		_ = f.Close() // it is read later
 		return file
@@ -59,25 +72,25 @@ func (s *Run) seedFile(role streams.Role) string {
 const patience = 5 * time.Second
 
 // ConnectSoon is connect for a command that asks and ends: a broker that is not there soon is an error.
-func (s *Run) ConnectSoon(ctx context.Context, role streams.Role) (*streams.Conn, error) {
+func (k *Connector) ConnectSoon(ctx context.Context, role streams.Role) (*streams.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	return s.connectBroker(ctx, nil, role)
+	return k.connectBroker(ctx, nil, role)
 }
 
-// BrokerURL is where the run's broker is reached.
-func (s *Run) BrokerURL() string {
-	if s.Config.Broker.URL != "" {
-		return s.Config.Broker.URL
+// URL is where the run's broker is reached.
+func (k *Connector) URL() string {
+	if k.cfg.Broker.URL != "" {
+		return k.cfg.Broker.URL
 	}
-	return "nats://" + s.Config.Broker.Listen
+	return "nats://" + k.cfg.Broker.Listen
 }
 
 // openStreams creates the run's streams, or makes sure that they are as configured.
-func (s *Run) openStreams(ctx context.Context, conn *streams.Conn) (*streams.Run, error) {
-	run, err := conn.Open(ctx, s.Config.Run.Name, s.Config.Streams)
+func (k *Connector) openStreams(ctx context.Context, conn *streams.Conn) (*streams.Run, error) {
+	run, err := conn.Open(ctx, k.cfg.Run.Name, k.cfg.Streams)
 	if errors.Is(err, streams.ErrDenied) {
-		return s.attachStreams(ctx, conn) // a role without the right to make streams uses those that the broker made
+		return k.attachStreams(ctx, conn) // a role without the right to make streams uses those that the broker made
 	}
 	return run, err
 }
@@ -86,16 +99,16 @@ func (s *Run) openStreams(ctx context.Context, conn *streams.Conn) (*streams.Run
 const attachEvery = 500 * time.Millisecond
 
 // attachStreams waits for the run's streams: roles may start in any order.
-func (s *Run) attachStreams(ctx context.Context, conn *streams.Conn) (*streams.Run, error) {
+func (k *Connector) attachStreams(ctx context.Context, conn *streams.Conn) (*streams.Run, error) {
 	tick := time.NewTicker(attachEvery)
 	defer tick.Stop()
 	for first := true; ; first = false {
-		run, err := conn.Attach(ctx, s.Config.Run.Name)
+		run, err := conn.Attach(ctx, k.cfg.Run.Name)
 		if !errors.Is(err, streams.ErrNoRun) {
 			return run, err
 		}
 		if first {
-			s.Log.Info("waiting for the run's streams; weir broker or weir trainer makes them")
+			k.log.Info("waiting for the run's streams; weir broker or weir trainer makes them")
 		}
 		select {
 		case <-ctx.Done():

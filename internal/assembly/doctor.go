@@ -108,8 +108,8 @@ func noServers(values map[string]any) bool {
 }
 
 // AskBroker asks the configured broker who it is.
-func (s *Run) AskBroker(ctx context.Context, _ string) (doctor.Broker, error) {
-	conn, err := s.ConnectSoon(ctx, streams.RoleViewer)
+func (k *Connector) AskBroker(ctx context.Context, _ string) (doctor.Broker, error) {
+	conn, err := k.ConnectSoon(ctx, streams.RoleViewer)
 	if old, ok := errors.AsType[*streams.ServerTooOldError](err); ok {
 		return doctor.Broker{Version: old.Version, OldestVersion: streams.OldestServer, JetStream: true}, nil
 	}

@@ -2,8 +2,10 @@ package assembly
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 
 	"github.com/weir-rl/weir/consumers"
@@ -12,34 +14,42 @@ import (
 	"github.com/weir-rl/weir/consumers/vllm"
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/gpu/hf"
+	"github.com/weir-rl/weir/internal/config"
 	"github.com/weir-rl/weir/internal/memory"
 )
 
 // serverKinds are what inference.engine can name beside this process.
 var serverKinds = map[string]servers.Kind{consumers.EngineVLLM: vllm.Kind{}, consumers.EngineSGLang: sglang.Kind{}}
 
+// samplerOpener makes samplers of the run's versions, with the folders that they read versions from.
+type samplerOpener struct {
+	cfg    *config.Config
+	course *Course
+	log    *slog.Logger
+}
+
 // openSampler makes what inference.engine names, with the folder that it reads versions from, which is nil where it reads them
 // from memory. close gives the folder back.
-func (s *Run) openSampler(cfg *consumers.Config, c *Course, metrics *consumers.Metrics) (consumers.Sampler, *consumers.Folder, func(), error) {
+func (o *samplerOpener) openSampler(cfg *consumers.Config, metrics *consumers.Metrics) (consumers.Sampler, *consumers.Folder, func(), error) {
 	kind, ok := serverKinds[cfg.Engine]
 	if !ok {
-		engines, err := s.Config.SamplerBackend()
+		engines, err := o.cfg.SamplerBackend()
 		if err != nil {
 			return nil, nil, nil, err
 		}
 		batcher := consumers.NewBatcher(*cfg, boundDecoders(engines.NewDecoder), metrics)
-		if large, err := s.largeModel(c); err != nil || !large {
+		if large, err := o.largeModel(); err != nil || !large {
 			return batcher, nil, func() {}, err
 		}
-		folder, closeFolder, err := s.openVersions(c, filepath.Join(s.Config.Folder(), "inference"))
+		folder, closeFolder, err := o.openVersions(filepath.Join(o.cfg.Folder(), "inference"))
 		return batcher, folder, closeFolder, err
 	}
-	folder, closeFolder, err := s.openVersions(c, cmp.Or(cfg.Server.Dir, filepath.Join(s.Config.Folder(), "servers")))
+	folder, closeFolder, err := o.openVersions(cmp.Or(cfg.Server.Dir, filepath.Join(o.cfg.Folder(), "servers")))
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	cfg.Server.Dir, cfg.Longest = folder.Dir(), s.Config.Longest()
-	return servers.New(*cfg, kind, servers.Options{Metrics: metrics, Log: s.Log}), folder, closeFolder, nil
+	cfg.Server.Dir, cfg.Longest = folder.Dir(), o.cfg.Longest()
+	return servers.New(*cfg, kind, servers.Options{Metrics: metrics, Log: o.log}), folder, closeFolder, nil
 }
 
 // largeWeights is the size from which on versions go to the sampler of this process as files and not through memory, in bytes of
@@ -47,10 +57,10 @@ func (s *Run) openSampler(cfg *consumers.Config, c *Course, metrics *consumers.M
 const largeWeights = 64 << 20
 
 // largeModel says whether versions of the configured model are of that size.
-func (s *Run) largeModel(c *Course) (bool, error) {
-	model := s.Config.Model.Config(c.Tokenizer.Size())
-	if s.Config.Model.Folder != "" {
-		folder, err := hf.Open(s.Config.Model.Folder)
+func (o *samplerOpener) largeModel() (bool, error) {
+	model := o.cfg.Model.Config(o.course.Tokenizer.Size())
+	if o.cfg.Model.Folder != "" {
+		folder, err := hf.Open(o.cfg.Model.Folder)
 		if err != nil {
 			return false, err
 		}
@@ -74,13 +84,13 @@ func boundDecoders(newDecoder consumers.NewDecoder) consumers.NewDecoder {
 const mostSamplers = 64
 
 // openVersions takes a folder for versions: that of the name or, where another process has it, of the name and a number.
-func (s *Run) openVersions(c *Course, name string) (*consumers.Folder, func(), error) {
-	beside, err := s.besideWeights(c)
+func (o *samplerOpener) openVersions(name string) (*consumers.Folder, func(), error) {
+	beside, err := o.besideWeights()
 	if err != nil {
 		return nil, nil, err
 	}
 	folder, err := consumers.OpenFolder(name, beside)
-	for n := 2; errors.Is(err, consumers.ErrTaken) && n <= mostSamplers && s.Config.Inference.Server.Dir == ""; n++ {
+	for n := 2; errors.Is(err, consumers.ErrTaken) && n <= mostSamplers && o.cfg.Inference.Server.Dir == ""; n++ {
 		folder, err = consumers.OpenFolder(fmt.Sprintf("%s-%d", name, n), beside)
 	}
 	if err != nil {
@@ -88,15 +98,15 @@ func (s *Run) openVersions(c *Course, name string) (*consumers.Folder, func(), e
 	}
 	return folder, func() {
 		if err := folder.Close(); err != nil {
-			s.Log.Warn("close the folder of weights", "folder", folder.Dir(), "err", err)
+			o.log.Warn("close the folder of weights", "folder", folder.Dir(), "err", err)
 		}
 	}, nil
 }
 
 // besideWeights writes what a server needs beside the weights: the files of the model that the run began with, or the
 // configuration and the tokenizer of the run's own model.
-func (s *Run) besideWeights(c *Course) (func(dir string, m gpu.Config, dtype gpu.DType) error, error) {
-	files, err := modelFiles(s.Config)
+func (o *samplerOpener) besideWeights() (func(dir string, m gpu.Config, dtype gpu.DType) error, error) {
+	files, err := modelFiles(o.cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -107,6 +117,21 @@ func (s *Run) besideWeights(c *Course) (func(dir string, m gpu.Config, dtype gpu
 		if _, err := hf.WriteConfig(dir, m, dtype); err != nil {
 			return err
 		}
-		return hf.WriteTokenizer(dir, m, c.Tokenizer.JSON())
+		return hf.WriteTokenizer(dir, m, o.course.Tokenizer.JSON())
 	}, nil
+}
+
+// newLastSampler is what the last version is scored with when nothing else samples any more: what inference.engine names, with one
+// server where Weir starts them.
+func (o *samplerOpener) newLastSampler(ctx context.Context) (*Sampler, func() error, error) {
+	cfg := scoringConfig(o.cfg)
+	cfg.Server.Count = 1
+	cfg.Server.Devices = cfg.Server.Devices[:min(1, len(cfg.Server.Devices))]
+	engine, folder, closeFolder, err := o.openSampler(&cfg, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	p := &Sampler{Engine: engine, folder: folder}
+	wait := p.runEngine(ctx)
+	return p, func() error { defer closeFolder(); return wait() }, nil
 }

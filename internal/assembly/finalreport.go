@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weir-rl/weir/internal/config"
 	"github.com/weir-rl/weir/internal/report"
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/producers/tasks"
@@ -51,15 +52,17 @@ func (r *LocalRun) Report(ctx context.Context, took time.Duration) (*FinalReport
 		return out, err
 	}
 	out.Version = m.Version
-	policy, wait, err := r.newLastSampler(ctx, r.Course)
+	cfg := r.process.Config
+	opener := samplerOpener{cfg, r.Course, r.process.Log}
+	policy, wait, err := opener.newLastSampler(ctx)
 	if err != nil {
 		return out, err
 	}
 	defer wait() //nolint:errcheck // its scores are in hand
-	if err := policy.bringVersion(ctx, r.Run, r.run, r.Course, m); err != nil {
+	if err := policy.bringVersion(ctx, versionSource{run: r.run, course: r.Course, weights: cfg.Weights}, m); err != nil {
 		return out, err
 	}
-	out.Scores, err = testScores(ctx, r.Run, r.Course, policy)
+	out.Scores, err = testScores(ctx, cfg, r.Course, policy)
 	if errors.Is(err, errNoQuestion) {
 		out.NoQuestion, err = err, nil
 	}
@@ -84,8 +87,8 @@ func (r *LocalRun) Report(ctx context.Context, took time.Duration) (*FinalReport
 		report.Collect(records, string(schemas.EventStepDone), metrics.RewardComponent.Of(producers.ComponentExactMatch), "exact match, groups trained on"),
 	}
 	picture := filepath.Join(r.Dir, "curve.png")
-	drawn := append(out.Curves, r.curveMarks(out.Curves[0], out.Scores, out.Version)...)
-	if err := report.SaveCurve(picture, r.curveTitle(), "policy version", "exact match", drawn...); err != nil {
+	drawn := append(out.Curves, curveMarks(cfg, out.Curves[0], out.Scores, out.Version)...)
+	if err := report.SaveCurve(picture, curveTitle(cfg), "policy version", "exact match", drawn...); err != nil {
 		return out, err
 	}
 	out.Picture = picture
@@ -103,14 +106,14 @@ func appendRecord(file string, r report.Record) error {
 }
 
 // curveTitle says what run a picture is of.
-func (s *Run) curveTitle() string {
-	c := &s.Config.Trainer
-	return fmt.Sprintf("run %s: %s, %s + %s, eta %d, seed %d", s.Config.Run.Name, strings.Join(s.Config.Active(), ", "), c.Advantage.Name, c.Loss.Name, c.Eta, s.Config.Run.Seed)
+func curveTitle(cfg *config.Config) string {
+	c := &cfg.Trainer
+	return fmt.Sprintf("run %s: %s, %s + %s, eta %d, seed %d", cfg.Run.Name, strings.Join(cfg.Active(), ", "), c.Advantage.Name, c.Loss.Name, c.Eta, cfg.Run.Seed)
 }
 
 // curveMarks are the single points of the picture: what the cold start came to, and the test score.
-func (s *Run) curveMarks(validation report.Series, scores []TitledScore, version int64) (out []report.Series) {
-	if len(validation.X) > 0 && validation.X[0] == 0 && s.Config.Trainer.ColdStart.Steps > 0 {
+func curveMarks(cfg *config.Config, validation report.Series, scores []TitledScore, version int64) (out []report.Series) {
+	if len(validation.X) > 0 && validation.X[0] == 0 && cfg.Trainer.ColdStart.Steps > 0 {
 		out = append(out, report.Series{Name: "after the cold start", X: validation.X[:1], Y: validation.Y[:1], Mark: true})
 	}
 	if len(scores) > 0 {
@@ -129,8 +132,8 @@ type TitledScore struct {
 }
 
 // testScores asks the test split greedily, at temperature 1, and where there are tools with the tools taken away.
-func testScores(ctx context.Context, s *Run, c *Course, policy *Sampler) ([]TitledScore, error) {
-	n := s.Config.Eval.TestQuestions
+func testScores(ctx context.Context, cfg *config.Config, c *Course, policy *Sampler) ([]TitledScore, error) {
+	n := cfg.Eval.TestQuestions
 	asked := []struct {
 		title, key string
 		Question
@@ -144,7 +147,7 @@ func testScores(ctx context.Context, s *Run, c *Course, policy *Sampler) ([]Titl
 	}
 	var out []TitledScore
 	for _, q := range asked {
-		r, err := policy.Score(ctx, s, c, q.Question)
+		r, err := policy.Score(ctx, cfg, c, q.Question)
 		if err != nil {
 			return nil, err
 		}

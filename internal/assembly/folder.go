@@ -11,9 +11,9 @@ import (
 // ConfigFile is the resolved configuration in a run's folder.
 const ConfigFile = "config.yaml"
 
-// makeFolder makes the run's folder.
-func (s *Run) makeFolder() (string, error) {
-	dir := s.Config.Folder()
+// makeRunFolder makes the run's folder.
+func makeRunFolder(cfg *config.Config) (string, error) {
+	dir := cfg.Folder()
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", fmt.Errorf("make the run's folder: %w; name another place with --run.dir", err)
 	}
@@ -21,12 +21,12 @@ func (s *Run) makeFolder() (string, error) {
 }
 
 // noteConfig writes the resolved configuration into the run's folder.
-func (s *Run) noteConfig() error {
-	text, err := config.YAML(s.Config.Portable())
+func noteConfig(cfg *config.Config) error {
+	text, err := config.YAML(cfg.Portable())
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(s.Config.Folder(), ConfigFile), text, 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(cfg.Folder(), ConfigFile), text, 0o644); err != nil {
 		return fmt.Errorf("write the resolved configuration: %w", err)
 	}
 	return nil

@@ -2,6 +2,7 @@ package assembly
 
 import (
 	"context"
+	"log/slog"
 	"path/filepath"
 
 	"github.com/weir-rl/weir/internal/config"
@@ -14,17 +15,17 @@ const MetricsFile = "metrics.jsonl"
 // keepRecords writes the numbers of this process's own run for other tools as they come, where the configuration asks for that. The
 // function that it returns writes the last of them and waits for that. The run waits for nothing before, and goes on where they
 // cannot be written.
-func (s *Run) keepRecords(ctx context.Context) (stop func()) {
-	if !s.Config.Records.TensorBoard {
+func keepRecords(ctx context.Context, cfg *config.Config, log *slog.Logger) (stop func()) {
+	if !cfg.Records.TensorBoard {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		err := records.KeepEvents(ctx, filepath.Join(s.Config.Folder(), MetricsFile), EventFile(s.Config))
+		err := records.KeepEvents(ctx, filepath.Join(cfg.Folder(), MetricsFile), EventFile(cfg))
 		if err != nil {
-			s.Log.Warn("TensorBoard's event file is not written any more, and the run goes on; weir records tensorboard writes it later", "err", err)
+			log.Warn("TensorBoard's event file is not written any more, and the run goes on; weir records tensorboard writes it later", "err", err)
 		}
 	}()
 	return func() { cancel(); <-ended }

@@ -20,10 +20,11 @@ import (
 
 // LocalRun is a run whose roles are all in this process.
 type LocalRun struct {
-	*Run
 	Dir    string // its folder
 	Course *Course
-	run    *streams.Run
+
+	process *Run // whose configuration and log are this run's
+	run     *streams.Run
 	// closers end what is open, the last first.
 	closers []func()
 }
@@ -39,7 +40,7 @@ func (r *LocalRun) Close() {
 // OpenLocal makes a run ready for its roles: the folder, the log in it, the tasks and the broker. A run that was begun otherwise
 // is refused.
 func (s *Run) OpenLocal(ctx context.Context, fixedPort bool) (*LocalRun, error) {
-	r := &LocalRun{Run: s}
+	r := &LocalRun{process: s}
 	if err := r.openParts(ctx, fixedPort); err != nil {
 		r.Close()
 		return nil, err
@@ -48,7 +49,8 @@ func (s *Run) OpenLocal(ctx context.Context, fixedPort bool) (*LocalRun, error) 
 }
 
 func (r *LocalRun) openParts(ctx context.Context, fixedPort bool) (err error) {
-	if r.Dir, err = r.makeFolder(); err != nil {
+	s := r.process
+	if r.Dir, err = makeRunFolder(s.Config); err != nil {
 		return err
 	}
 	closeLog, err := r.logToFile(filepath.Join(r.Dir, "weir.log"))
@@ -56,10 +58,10 @@ func (r *LocalRun) openParts(ctx context.Context, fixedPort bool) (err error) {
 		return err
 	}
 	r.closers = append(r.closers, closeLog)
-	if err := r.sameRun(); err != nil {
+	if err := s.resumption().checkSame(); err != nil {
 		return err
 	}
-	if r.Course, err = r.openCourse(ctx); err != nil {
+	if r.Course, err = s.openCourse(ctx); err != nil {
 		return err
 	}
 	defer func() {
@@ -67,14 +69,13 @@ func (r *LocalRun) openParts(ctx context.Context, fixedPort bool) (err error) {
 			_ = r.Course.Close() // what it cannot end ends with this process
 		}
 	}()
-	if err := r.checkMemory(r.Course, streams.RoleTrainer, streams.RoleInference); err != nil {
+	if err := s.checkMemory(r.Course, streams.RoleTrainer, streams.RoleInference); err != nil {
 		return err
 	}
-	conn, run, stop, err := r.ownBroker(ctx, r.Dir, fixedPort)
+	conn, stop, err := r.openBroker(ctx, fixedPort)
 	if err != nil {
 		return err
 	}
-	r.run = run
 	r.closers = append(r.closers, stop, conn.Close, func() { _ = r.Course.Close() })
 	return nil
 }
@@ -82,13 +83,14 @@ func (r *LocalRun) openParts(ctx context.Context, fixedPort bool) (err error) {
 // Train runs every role but the broker until the training is done, with the page and the records of the run beside them. The
 // records go on until the run is closed.
 func (r *LocalRun) Train(ctx context.Context, view View) error {
-	defer r.servePage(ctx, r.run, view)()
-	r.closers = append(r.closers, r.keepRecords(ctx))
-	return r.runRoles(ctx, r.run, r.Course, view)
+	defer r.process.Viewer().servePage(ctx, r.run, view)()
+	r.closers = append(r.closers, keepRecords(ctx, r.process.Config, r.process.Log))
+	return r.runRoles(ctx, view)
 }
 
 // runRoles runs every role but the broker until the training is done.
-func (s *Run) runRoles(ctx context.Context, run *streams.Run, c *Course, view View) error {
+func (r *LocalRun) runRoles(ctx context.Context, view View) error {
+	s, run, c := r.process, r.run, r.Course
 	group, running := errgroup.WithContext(ctx)
 	// They end in this order: training, then the rollouts that are left, then what they sample from.
 	producing, stopProducing := context.WithCancel(running)
@@ -96,18 +98,22 @@ func (s *Run) runRoles(ctx context.Context, run *streams.Run, c *Course, view Vi
 	sampling, stopSampling := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopSampling()
 	group.Go(func() error { return s.server.Run(sampling, s.Log) })
-	group.Go(func() error { return unlessOver(sampling, s.serveInference(sampling, run, c)) })
+	group.Go(func() error {
+		return unlessOver(sampling, newInferenceRole(s.newProcess(), run, c).serveInference(sampling))
+	})
 	if s.Config.OnWorkers() {
-		defer s.callWorkers(producing, run, c)()
-		group.Go(func() error { return unlessOver(sampling, s.serveSessions(sampling, run, c)) })
+		defer callWorkers(producing, s.Config, run, c)()
+		group.Go(func() error {
+			return unlessOver(sampling, newToolsRole(s.newProcess(), run, c).serveSessions(sampling))
+		})
 	}
 	group.Go(func() error {
 		defer stopSampling()
-		return unlessOver(producing, s.produceRollouts(producing, run, c))
+		return unlessOver(producing, newProducerRole(s.newProcess(), run, c).produceRollouts(producing))
 	})
 	group.Go(func() error {
 		defer stopProducing()
-		return s.trainPolicy(running, run, c, view)
+		return s.newTrainerRole(run, c, view).trainPolicy(running)
 	})
 	return group.Wait()
 }
@@ -120,40 +126,43 @@ func unlessOver(ctx context.Context, err error) error {
 	return nil
 }
 
-// ownBroker starts the embedded broker, or connects to the configured one, and opens the run.
-func (s *Run) ownBroker(ctx context.Context, dir string, fixedPort bool) (*streams.Conn, *streams.Run, func(), error) {
+// openBroker starts the embedded broker, or connects to the configured broker, and opens the run. stop ends the broker.
+func (r *LocalRun) openBroker(ctx context.Context, fixedPort bool) (conn *streams.Conn, stop func(), err error) {
+	s := r.process
+	p := s.newProcess()
 	var own *broker.Broker
-	stop, note := func() {}, filepath.Join(dir, brokerFile)
+	stop, note := func() {}, filepath.Join(r.Dir, brokerFile)
 	if s.Config.Broker.URL == "" {
-		b, err := s.startBroker(ctx)
+		b, err := p.startBroker(ctx)
 		if errors.Is(err, syscall.EADDRINUSE) && !fixedPort {
 			// Another broker has the usual port. This run's own is found through its folder.
 			s.Config.Broker.Listen = "127.0.0.1:0"
-			b, err = s.startBroker(ctx)
+			b, err = p.startBroker(ctx)
 		}
 		if err != nil {
-			return nil, nil, nil, err
+			return nil, nil, err
 		}
 		own, stop = b, func() {
 			_ = os.Remove(note) // a stale one is passed over
 			b.Shutdown()
 		}
 	}
-	conn, err := s.connectBroker(ctx, own, streams.RoleAdmin)
+	to := s.Connector()
+	conn, err = to.connectBroker(ctx, own, streams.RoleAdmin)
 	if err != nil {
 		stop()
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
-	run, err := s.openStreams(ctx, conn)
+	r.run, err = to.openStreams(ctx, conn)
 	if err == nil && own != nil {
 		err = admitClients(own, note)
 	}
 	if err != nil {
 		conn.Close()
 		stop()
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
-	return conn, run, stop, nil
+	return conn, stop, nil
 }
 
 // admitClients lets clients in at a broker whose streams are made, and notes where it is.
@@ -180,7 +189,8 @@ func NotedBroker(dir string) string {
 }
 
 // logToFile sends the log to a file, and what is beside it.
-func (s *Run) logToFile(path string) (func(), error) {
+func (r *LocalRun) logToFile(path string) (func(), error) {
+	s := r.process
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("open the log: %w; name another place with --run.dir", err)

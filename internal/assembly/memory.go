@@ -24,20 +24,20 @@ const (
 
 // modelConfig is the shape of the policy. With weights a folder is opened for it, so that one that cannot be used is refused before
 // the run begins; who follows a run's weights need not have any.
-func (s *Run) modelConfig(c *Course, weights bool) (gpu.Config, error) {
-	if s.Config.Model.Folder == "" {
-		return s.Config.Model.Config(c.Tokenizer.Size()), nil
+func modelConfig(cfg *config.Config, c *Course, weights bool) (gpu.Config, error) {
+	if cfg.Model.Folder == "" {
+		return cfg.Model.Config(c.Tokenizer.Size()), nil
 	}
 	if !weights {
-		return hf.ReadConfig(s.Config.Model.Folder)
+		return hf.ReadConfig(cfg.Model.Folder)
 	}
-	folder, err := hf.Open(s.Config.Model.Folder)
+	folder, err := hf.Open(cfg.Model.Folder)
 	if err != nil {
 		return gpu.Config{}, config.Invalid(fmt.Errorf("model.folder: %w", err))
 	}
 	if size := c.Tokenizer.Size(); size > folder.Config.VocabSize {
 		err = config.Invalid(fmt.Errorf("model.folder: %s: tokenizer.json has %d ids, config.json's vocab_size is %d: take both from the same place",
-			s.Config.Model.Folder, size, folder.Config.VocabSize))
+			cfg.Model.Folder, size, folder.Config.VocabSize))
 	}
 	return folder.Config, errors.Join(err, folder.Close())
 }
@@ -48,7 +48,7 @@ func (s *Run) checkMemory(c *Course, roles ...streams.Role) error {
 	if !trains && !slices.Contains(roles, streams.RoleInference) {
 		return nil
 	}
-	model, err := s.modelConfig(c, trains)
+	model, err := modelConfig(s.Config, c, trains)
 	if err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func (s *Run) checkMemory(c *Course, roles ...streams.Role) error {
 		return nil
 	}
 	limit := s.Memory
-	n := need{Run: s, model: model, estimator: estimator, roles: roles}
+	n := need{cfg: s.Config, model: model, estimator: estimator, roles: roles}
 	memory := n.totalMemory()
 	s.Log.Info("what this needs of memory", "bytes", memory.Total(), "parts", memory.Text(), "limit", limit.Bytes)
 	if memory.Total() >= statedFrom {
@@ -85,7 +85,7 @@ func fitsMemory(limit machine.Memory, backend gpu.Backend, need gpu.Memory, advi
 
 // need is what the roles of a process need of memory.
 type need struct {
-	*Run
+	cfg       *config.Config
 	model     gpu.Config
 	estimator gpu.MemoryEstimator
 	roles     []streams.Role
@@ -107,7 +107,7 @@ func (n *need) totalMemory() gpu.Memory {
 	var out gpu.Memory
 	if slices.Contains(n.roles, streams.RoleTrainer) {
 		out = append(out, n.trainingMemory()...)
-		if n.Config.Eval.Every > 0 && n.Config.Eval.At == config.EvalAtTrainer {
+		if n.cfg.Eval.Every > 0 && n.cfg.Eval.At == config.EvalAtTrainer {
 			out = append(out, n.scoringMemory())
 		}
 	}
@@ -116,7 +116,7 @@ func (n *need) totalMemory() gpu.Memory {
 			p.Name = "sampling's " + p.Name
 			out = append(out, p)
 		}
-		if n.Config.Eval.Every > 0 && n.Config.Eval.At == config.EvalAtProducers {
+		if n.cfg.Eval.Every > 0 && n.cfg.Eval.At == config.EvalAtProducers {
 			out = append(out, n.scoringMemory())
 		}
 	}
@@ -125,11 +125,11 @@ func (n *need) totalMemory() gpu.Memory {
 
 // scoringMemory is what the version that is scored takes, with its caches, at the trainer or at each inference consumer.
 func (n *need) scoringMemory() gpu.MemoryPart {
-	return gpu.MemoryPart{Name: "scores", Bytes: n.decodingMemory(max(n.Config.Eval.Concurrency, 8)).Total()}
+	return gpu.MemoryPart{Name: "scores", Bytes: n.decodingMemory(max(n.cfg.Eval.Concurrency, 8)).Total()}
 }
 
 func (n *need) trainingMemory() gpu.Memory {
-	cfg, model := n.Config.Trainer, n.model
+	cfg, model := n.cfg.Trainer, n.model
 	model.ValueHead = cfg.Critic.Network == learner.CriticHead
 	tokens := n.partTokens()
 	out := n.estimator.TrainingMemory(model, tokens)
@@ -144,32 +144,32 @@ func (n *need) trainingMemory() gpu.Memory {
 
 // partTokens bounds the tokens of a forward and backward pass: a longer sequence is a part by itself.
 func (n *need) partTokens() int {
-	tokens := max(n.Config.Trainer.MicroTokens, n.maxTokens())
-	if n.Config.Trainer.ColdStart.Steps > 0 {
-		tokens = max(tokens, n.Config.Trainer.ColdStart.MicroTokens)
+	tokens := max(n.cfg.Trainer.MicroTokens, n.maxTokens())
+	if n.cfg.Trainer.ColdStart.Steps > 0 {
+		tokens = max(tokens, n.cfg.Trainer.ColdStart.MicroTokens)
 	}
 	return tokens
 }
 
 // maxTokens is the length of the longest trajectory.
-func (n *need) maxTokens() int { return max(n.Config.Trainer.Limits.MaxTokens, n.Config.Longest()) }
+func (n *need) maxTokens() int { return max(n.cfg.Trainer.Limits.MaxTokens, n.cfg.Longest()) }
 
 // sequenceSlots is how many sequences a sampler of the run has in its cache at once: no more than the tickets that are underway.
-func (n *need) sequenceSlots() int { return min(n.Config.Inference.Slots, n.Config.Trainer.Tickets()) }
+func (n *need) sequenceSlots() int { return min(n.cfg.Inference.Slots, n.cfg.Trainer.Tickets()) }
 
 func (n *need) decodingMemory(slots int) gpu.Memory {
 	most := n.maxTokens()
-	if n.Config.Inference.MaxTokens > 0 {
-		most = min(most, n.Config.Inference.MaxTokens)
+	if n.cfg.Inference.MaxTokens > 0 {
+		most = min(most, n.cfg.Inference.MaxTokens)
 	}
-	o := gpu.DecoderOptions{Slots: slots, MaxTokens: most, DType: gpu.DType(n.Config.Trainer.Publish.DType)}
+	o := gpu.DecoderOptions{Slots: slots, MaxTokens: most, DType: gpu.DType(n.cfg.Trainer.Publish.DType)}
 	return n.estimator.DecodingMemory(n.model, o, int64(slots)*int64(most), true)
 }
 
 // adviseFit says what would make the need fit into so many bytes, or come nearer to it.
 func (n *need) adviseFit(limit int64) string {
-	cfg := *n.Config
-	trial := &need{Run: &Run{Config: &cfg}, model: n.model, estimator: n.estimator, roles: n.roles}
+	cfg := *n.cfg
+	trial := &need{cfg: &cfg, model: n.model, estimator: n.estimator, roles: n.roles}
 	var steps []string
 	fits := func() bool { return trial.totalMemory().Total() <= limit }
 	reduce := func(key string, from, least int, set func(int)) bool {
@@ -191,9 +191,9 @@ func (n *need) adviseFit(limit int64) string {
 	if slices.Contains(n.roles, streams.RoleTrainer) {
 		least := max(n.maxTokens(), 64)
 		shorter := func() bool {
-			return reduce("trainer.micro_tokens", n.Config.Trainer.MicroTokens, least, func(v int) {
+			return reduce("trainer.micro_tokens", n.cfg.Trainer.MicroTokens, least, func(v int) {
 				cfg.Trainer.MicroTokens = v
-				cfg.Trainer.ColdStart.MicroTokens = min(n.Config.Trainer.ColdStart.MicroTokens, v)
+				cfg.Trainer.ColdStart.MicroTokens = min(n.cfg.Trainer.ColdStart.MicroTokens, v)
 			})
 		}
 		if done = shorter(); !done && cfg.Model.Engine == config.EngineNative && !cfg.Native.Recompute {
@@ -202,7 +202,7 @@ func (n *need) adviseFit(limit int64) string {
 				done = shorter()
 			}
 		}
-		if n.Config.Trainer.ColdStart.Steps > 0 && len(steps) > 0 && cfg.Trainer.ColdStart.MicroTokens < n.Config.Trainer.ColdStart.MicroTokens {
+		if n.cfg.Trainer.ColdStart.Steps > 0 && len(steps) > 0 && cfg.Trainer.ColdStart.MicroTokens < n.cfg.Trainer.ColdStart.MicroTokens {
 			steps = append(steps, fmt.Sprintf("--trainer.cold_start.micro_tokens %d", cfg.Trainer.ColdStart.MicroTokens))
 		}
 	}

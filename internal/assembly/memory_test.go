@@ -36,11 +36,11 @@ func planned(t *testing.T, memory int64, change func(*config.Config)) (*Run, *Co
 // needs is what the roles of a session need.
 func needs(t *testing.T, s *Run, c *Course, roles ...streams.Role) *need {
 	t.Helper()
-	model, err := s.modelConfig(c, true)
+	model, err := modelConfig(s.Config, c, true)
 	require.NoError(t, err)
 	backend, err := s.Config.Backend()
 	require.NoError(t, err)
-	return &need{Run: s, model: model, estimator: backend.(gpu.MemoryEstimator), roles: roles}
+	return &need{cfg: s.Config, model: model, estimator: backend.(gpu.MemoryEstimator), roles: roles}
 }
 
 func TestARunThatCannotFitIsRefusedWithWhatToChange(t *testing.T) {

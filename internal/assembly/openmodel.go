@@ -26,22 +26,22 @@ type OpenModel struct {
 	Close   func()
 }
 
-// OpenModelFolder loads a folder into a sampler, which outlives ctx and ends with close. The end of ctx ends the loading at once.
-func (s *Run) OpenModelFolder(ctx context.Context, dir string) (*OpenModel, error) {
+// OpenFolder loads a folder into a sampler, which outlives ctx and ends with close. The end of ctx ends the loading at once.
+func (l *Models) OpenFolder(ctx context.Context, dir string) (*OpenModel, error) {
 	m := &OpenModel{}
 	if err := m.readFolder(dir); err != nil {
 		return nil, err
 	}
-	backend, err := s.Config.Backend()
+	backend, err := l.cfg.Backend()
 	if err != nil {
 		return nil, err
 	}
-	cfg := s.Config.Inference
+	cfg := l.cfg.Inference
 	if estimator, ok := backend.(gpu.MemoryEstimator); ok {
 		one := min(m.config.MaxPositions, evaluatedTokens)
 		need := estimator.DecodingMemory(m.config, gpu.DecoderOptions{Slots: 1, MaxTokens: one, DType: gpu.BFloat16}, int64(one), false)
-		s.Log.Info("what this needs of memory for one sequence", "bytes", need.Total(), "parts", need.Text())
-		if err := fitsMemory(s.Memory, backend, need, func() string { return "Take a smaller model or a larger machine" }); err != nil {
+		l.log.Info("what this needs of memory for one sequence", "bytes", need.Total(), "parts", need.Text())
+		if err := fitsMemory(l.memory, backend, need, func() string { return "Take a smaller model or a larger machine" }); err != nil {
 			return nil, err
 		}
 	}
@@ -109,7 +109,7 @@ func (m *OpenModel) readFolder(dir string) error {
 }
 
 // OpenEvaluator opens an engine with a folder's weights that only evaluates.
-func (s *Run) OpenEvaluator(ctx context.Context, dir string) (gpu.Engine, error) {
+func (l *Models) OpenEvaluator(ctx context.Context, dir string) (gpu.Engine, error) {
 	folder, err := hf.Open(dir)
 	if err != nil {
 		return nil, err
@@ -119,13 +119,13 @@ func (s *Run) OpenEvaluator(ctx context.Context, dir string) (gpu.Engine, error)
 	if err := folder.Close(); err != nil {
 		return nil, err
 	}
-	backend, err := s.Config.Backend()
+	backend, err := l.cfg.Backend()
 	if err != nil {
 		return nil, err
 	}
 	if estimator, ok := backend.(gpu.MemoryEstimator); ok {
 		need := estimator.EvaluatingMemory(model, evaluatedTokens)
-		if err := fitsMemory(s.Memory, backend, need, func() string { return "Take a smaller model or a larger machine" }); err != nil {
+		if err := fitsMemory(l.memory, backend, need, func() string { return "Take a smaller model or a larger machine" }); err != nil {
 			return nil, err
 		}
 	}

@@ -69,7 +69,7 @@ func TestAFolderOfAnotherModelIsRefused(t *testing.T) {
 			require.NoError(t, hf.Save(dir, model, w, c.Tokenizer.JSON(), safetensors.F32))
 			test.spoil(dir)
 			s := &Run{Options: Options{Parts: builtin.Doors(), Log: slog.New(slog.DiscardHandler), Notes: io.Discard}, Config: cfg}
-			_, err := (&ModelChoice{Folder: dir, Step: -1}).Open(t.Context(), s)
+			_, err := s.Models().Load(t.Context(), &ModelChoice{Folder: dir, Step: -1})
 			require.ErrorContains(t, err, test.error)
 		})
 	}
@@ -93,8 +93,8 @@ func TestAVersionOfAnotherModelIsNotScored(t *testing.T) {
 		Shards:        []schemas.Shard{{Hash: hash, FullHash: hash, Size: int64(len(data)), Encoding: schemas.EncodingSafetensors}},
 	}
 	require.NoError(t, publisher.Publish(t.Context(), &good, map[string][]byte{hash: data}))
-	s := &Run{Config: cfg}
-	v, err := s.fetchVersion(t.Context(), run, c, &good)
+	from := versionSource{run: run, course: c, weights: cfg.Weights}
+	v, err := from.fetchVersion(t.Context(), &good)
 	require.NoError(t, err)
 	require.Equal(t, model, v.Config)
 	require.Equal(t, w, v.Weights)
@@ -104,7 +104,7 @@ func TestAVersionOfAnotherModelIsNotScored(t *testing.T) {
 	} {
 		bad := good
 		spoil(&bad)
-		_, err := s.fetchVersion(t.Context(), run, c, &bad)
+		_, err := from.fetchVersion(t.Context(), &bad)
 		require.ErrorIs(t, err, consumers.ErrBadWeights)
 		require.ErrorContains(t, err, name)
 	}

@@ -14,65 +14,86 @@ import (
 	"github.com/weir-rl/weir/internal/config"
 	"github.com/weir-rl/weir/internal/fault"
 	"github.com/weir-rl/weir/internal/operate"
+	"github.com/weir-rl/weir/internal/parts"
 	"github.com/weir-rl/weir/internal/runfolder"
+	"github.com/weir-rl/weir/internal/telemetry"
 	"github.com/weir-rl/weir/internal/view"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
 )
 
-// ViewedRuns are the runs that the arguments name, each a run in run.dir or a folder; without any, all in run.dir.
-func (s *Run) ViewedRuns(args []string) ([]view.Run, error) {
+// Viewer shows runs: this process's own, and those of folders.
+type Viewer struct {
+	cfg     *config.Config
+	origins map[string]string // of its settings; nil where they are not known
+	parts   parts.Registry
+	// files and environ are what the configurations of folders are read over.
+	files, environ []string
+	log            *slog.Logger
+	health         *telemetry.Health
+	models         *Models
+}
+
+// Viewer shows runs as this process is configured.
+func (s *Run) Viewer() *Viewer {
+	return &Viewer{
+		cfg: s.Config, origins: s.Origins, parts: s.Parts, files: s.Files, environ: s.Environ, log: s.Log, health: s.health, models: s.Models(),
+	}
+}
+
+// Runs are the runs that the arguments name, each a run in run.dir or a folder; without any, all in run.dir.
+func (v *Viewer) Runs(args []string) ([]view.Run, error) {
 	var folders []string
 	for _, arg := range args {
 		dir := arg
-		if !runfolder.Is(dir) && runfolder.Is(filepath.Join(s.Config.Run.Dir, arg)) {
-			dir = filepath.Join(s.Config.Run.Dir, arg)
+		if !runfolder.Is(dir) && runfolder.Is(filepath.Join(v.cfg.Run.Dir, arg)) {
+			dir = filepath.Join(v.cfg.Run.Dir, arg)
 		}
 		if !runfolder.Is(dir) {
-			return nil, fault.Usagef("%s: no run is there, nor in %s: want a run of %s or a run's folder", arg, filepath.Join(s.Config.Run.Dir, arg), s.Config.Run.Dir)
+			return nil, fault.Usagef("%s: no run is there, nor in %s: want a run of %s or a run's folder", arg, filepath.Join(v.cfg.Run.Dir, arg), v.cfg.Run.Dir)
 		}
 		folders = append(folders, dir)
 	}
 	if len(args) == 0 {
-		entries, err := os.ReadDir(s.Config.Run.Dir)
+		entries, err := os.ReadDir(v.cfg.Run.Dir)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("look for runs: %w", err)
 		}
 		for _, e := range entries {
-			if dir := filepath.Join(s.Config.Run.Dir, e.Name()); runfolder.Is(dir) {
+			if dir := filepath.Join(v.cfg.Run.Dir, e.Name()); runfolder.Is(dir) {
 				folders = append(folders, dir)
 			}
 		}
 	}
 	var runs []view.Run
 	for _, dir := range folders {
-		runs = append(runs, s.ViewedFolder(dir))
+		runs = append(runs, v.FolderRun(dir))
 	}
-	if own := s.Config.Run.Name; len(args) == 0 && s.Config.Broker.URL != "" && !slices.ContainsFunc(runs, func(r view.Run) bool { return r.Name == own }) {
-		runs = append(runs, view.Run{Run: runfolder.Run{Name: own, Connect: s.connectTo(own, "")}, Chat: s.newChatter(s.viewerAsks(), s.ownConfig)})
+	if own := v.cfg.Run.Name; len(args) == 0 && v.cfg.Broker.URL != "" && !slices.ContainsFunc(runs, func(r view.Run) bool { return r.Name == own }) {
+		runs = append(runs, view.Run{Run: runfolder.Run{Name: own, Connect: v.connectTo(own, "")}, Chat: newChatter(*v.models, v.viewerAsks(), v.ownConfig)})
 	}
 	if len(runs) == 0 {
-		return nil, fmt.Errorf("%s holds no run: name folders of runs, another --run.dir, or a broker and a run by --broker.url and --run.name", s.Config.Run.Dir)
+		return nil, fmt.Errorf("%s holds no run: name folders of runs, another --run.dir, or a broker and a run by --broker.url and --run.name", v.cfg.Run.Dir)
 	}
 	return distinctNames(runs), nil
 }
 
-// ViewedFolder is the run of a folder, whose name is the run's.
-func (s *Run) ViewedFolder(dir string) view.Run {
-	r := view.Run{Run: s.runFolder(dir)}
+// FolderRun is the run of a folder, whose name is the run's.
+func (v *Viewer) FolderRun(dir string) view.Run {
+	r := view.Run{Run: v.runFolder(dir)}
 	name, dir := r.Name, r.Dir
-	chat := s.newChatter(s.viewerAsks(), func() (*config.Config, error) {
-		cfg, _, err := Resolve(s.Parts, config.Sources{
-			Written: filepath.Join(dir, ConfigFile), Files: s.Files, Environ: s.Environ, Flags: map[string]string{"run.name": name, "run.dir": filepath.Dir(dir)},
+	chat := newChatter(*v.models, v.viewerAsks(), func() (*config.Config, error) {
+		cfg, _, err := Resolve(v.parts, config.Sources{
+			Written: filepath.Join(dir, ConfigFile), Files: v.files, Environ: v.environ, Flags: map[string]string{"run.name": name, "run.dir": filepath.Dir(dir)},
 		})
 		return cfg, err
 	})
-	chat.vouched = func(cfg *config.Config) error { return refuseStrangersSections(cfg, s.Config) }
-	r.Known, r.Chat = func() *operate.Known { return s.KnownOf(dir) }, chat
-	if s.Config.Broker.URL == "" { // else the run is looked for elsewhere than where its folder says
+	chat.vouched = func(cfg *config.Config) error { return refuseStrangersSections(cfg, v.cfg) }
+	r.Known, r.Chat = func() *operate.Known { return v.KnownOf(dir) }, chat
+	if v.cfg.Broker.URL == "" { // else the run is looked for elsewhere than where its folder says
 		r.Noted = func() string { return NotedBroker(dir) }
 	}
-	usual := config.Default(s.Parts)
+	usual := config.Default(v.parts)
 	if parent := filepath.Dir(dir); parent != usual.Run.Dir {
 		r.Flags = "--run.dir " + parent
 	}
@@ -83,34 +104,34 @@ func (s *Run) ViewedFolder(dir string) view.Run {
 }
 
 // runFolder is the run of a folder, whose name is the run's.
-func (s *Run) runFolder(dir string) runfolder.Run {
+func (v *Viewer) runFolder(dir string) runfolder.Run {
 	dir = filepath.Clean(dir)
 	if whole, err := filepath.Abs(dir); err == nil && (dir == "." || dir == "..") {
 		dir = whole
 	}
 	name := filepath.Base(dir)
-	r := runfolder.Run{Name: name, Dir: dir, Connect: s.connectTo(name, dir)}
-	if written, _, err := config.Resolve(s.Parts, config.Sources{Written: filepath.Join(dir, ConfigFile)}); err == nil {
+	r := runfolder.Run{Name: name, Dir: dir, Connect: v.connectTo(name, dir)}
+	if written, _, err := config.Resolve(v.parts, config.Sources{Written: filepath.Join(dir, ConfigFile)}); err == nil {
 		r.Checkpoints = written.Trainer.Checkpoint.Dir
 	}
 	return r
 }
 
 // ReadTrajectory finds a trajectory of the configured run.
-func (s *Run) ReadTrajectory(ctx context.Context, id string) (*schemas.Trajectory, error) {
-	r := s.runFolder(s.Config.Folder())
-	r.Checkpoints = s.Config.Trainer.Checkpoint.Dir
+func (v *Viewer) ReadTrajectory(ctx context.Context, id string) (*schemas.Trajectory, error) {
+	r := v.runFolder(v.cfg.Folder())
+	r.Checkpoints = v.cfg.Trainer.Checkpoint.Dir
 	folder := runfolder.Open(r)
 	defer folder.Close()
 	return folder.Trajectory(ctx, id)
 }
 
 // ownConfig is the process's own.
-func (s *Run) ownConfig() (*config.Config, error) { return s.Config, nil }
+func (v *Viewer) ownConfig() (*config.Config, error) { return v.cfg, nil }
 
 // viewerAsks says why a viewer's connection may not ask a run's engines; "" where it may.
-func (s *Run) viewerAsks() string {
-	if s.seedFile(streams.RoleViewer) == "" {
+func (v *Viewer) viewerAsks() string {
+	if to := (Connector{v.cfg, v.log, v.health}); to.seedFile(streams.RoleViewer) == "" {
 		return ""
 	}
 	return "the run's engines are not asked: this page looks with the viewer's key, which may not. The page of weir up or weir trainer asks them"
@@ -130,11 +151,10 @@ func distinctNames(runs []view.Run) []view.Run {
 
 // connectTo connects to the broker of a run: the configured one, else the one that the run's folder names. The streams of a broker
 // that has ended are left alone: the run may want to start again.
-func (s *Run) connectTo(name, dir string) func(context.Context) (*streams.Run, func(), error) {
+func (v *Viewer) connectTo(name, dir string) func(context.Context) (*streams.Run, func(), error) {
 	return func(ctx context.Context) (*streams.Run, func(), error) {
-		own := *s
-		cfg := *s.Config
-		own.Config, own.Log = &cfg, slog.New(slog.DiscardHandler) // the page tells what it meets
+		cfg := *v.cfg
+		to := Connector{&cfg, slog.New(slog.DiscardHandler), v.health} // the page shows the errors
 		if dir != "" {
 			if url := NotedBroker(dir); url != "" && cfg.Broker.URL == "" {
 				cfg.Broker.URL = url
@@ -143,7 +163,7 @@ func (s *Run) connectTo(name, dir string) func(context.Context) (*streams.Run, f
 		if cfg.Broker.URL == "" {
 			return nil, nil, fmt.Errorf("run %s: no broker is up", name)
 		}
-		conn, err := own.connectBroker(ctx, nil, streams.RoleViewer)
+		conn, err := to.connectBroker(ctx, nil, streams.RoleViewer)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -158,15 +178,15 @@ func (s *Run) connectTo(name, dir string) func(context.Context) (*streams.Run, f
 
 // servePage serves the page of this process's own run until ctx ends or the returned function is called, and notes where. What goes
 // wrong with it does not end the run: one whose page has no port trains on without.
-func (s *Run) servePage(ctx context.Context, run *streams.Run, note View) (stop func()) {
-	r := s.ViewedFolder(s.Config.Folder())
-	r.Name, r.Checkpoints = s.Config.Run.Name, s.Config.Trainer.Checkpoint.Dir
+func (v *Viewer) servePage(ctx context.Context, run *streams.Run, note View) (stop func()) {
+	r := v.FolderRun(v.cfg.Folder())
+	r.Name, r.Checkpoints = v.cfg.Run.Name, v.cfg.Trainer.Checkpoint.Dir
 	r.Connect = func(context.Context) (*streams.Run, func(), error) { return run, func() {}, nil }
-	r.Chat = s.newChatter("", s.ownConfig)
-	_, fixed := s.Origins["view.listen"]
-	server, err := view.Listen(s.Config.View, view.Deps{Runs: []view.Run{r}, Log: s.Log}, !fixed)
+	r.Chat = newChatter(*v.models, "", v.ownConfig)
+	_, fixed := v.origins["view.listen"]
+	server, err := view.Listen(v.cfg.View, view.Deps{Runs: []view.Run{r}, Log: v.log}, !fixed)
 	if err != nil {
-		s.Log.Warn("the run has no page, and goes on", "listen", s.Config.View.Listen, "err", err)
+		v.log.Warn("the run has no page, and goes on", "listen", v.cfg.View.Listen, "err", err)
 		note.Note(fmt.Sprintf("no page: %v. The run goes on; weir view shows it", err))
 		return func() {}
 	}
@@ -178,18 +198,18 @@ func (s *Run) servePage(ctx context.Context, run *streams.Run, note View) (stop 
 	go func() {
 		defer close(ended)
 		if err := server.Run(ctx); err != nil {
-			s.Log.Warn("the page is not served any more", "err", err)
+			v.log.Warn("the page is not served any more", "err", err)
 		}
 	}()
 	return func() { cancel(); <-ended }
 }
 
 // KnownOf is what the folder of a run says that an act is held against; nil where it says nothing.
-func (s *Run) KnownOf(dir string) *operate.Known {
+func (v *Viewer) KnownOf(dir string) *operate.Known {
 	if _, err := os.Stat(filepath.Join(dir, ConfigFile)); err != nil {
 		return nil
 	}
-	written, _, err := config.Resolve(s.Parts, config.Sources{Written: filepath.Join(dir, ConfigFile)})
+	written, _, err := config.Resolve(v.parts, config.Sources{Written: filepath.Join(dir, ConfigFile)})
 	if err != nil {
 		return nil
 	}

@@ -18,7 +18,7 @@ const (
 
 // keepPresence tells the run that a worker has come, every half minute that it is still there, and, when the returned function is called, that it
 // leaves. So whoever looks can tell a worker that was killed, or froze, from one that was stopped in order. Nothing depends on it.
-func (s *Run) keepPresence(ctx context.Context, run *streams.Run, role, worker string) (leave func()) {
+func (p *process) keepPresence(ctx context.Context, run *streams.Run, role, worker string) (leave func()) {
 	return keepPresent(ctx, func(ctx context.Context, kind schemas.EventType) error {
 		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
@@ -26,7 +26,7 @@ func (s *Run) keepPresence(ctx context.Context, run *streams.Run, role, worker s
 			Run: run.Name(), Type: kind, At: time.Now().UTC(), Role: role, Worker: worker, Metrics: map[string]float64{schemas.MetricAgain: signEvery.Seconds()},
 		})
 		if err != nil {
-			s.Log.Debug("emit an event", "type", kind, "err", err)
+			p.log.Debug("emit an event", "type", kind, "err", err)
 		}
 		return err
 	})

@@ -16,74 +16,104 @@ import (
 
 // Producer is the producer's role as a process of its own.
 func (s *Run) Producer(ctx context.Context) error {
-	return s.runRole(ctx, role{name: streams.RoleProducer, waits: "run", reach: (*Run).attachStreams, work: (*Run).produceRollouts, calls: true})
+	return s.runRole(ctx, role{
+		name: streams.RoleProducer, waits: "run", reach: (*Connector).attachStreams, calls: true,
+		work: func(ctx context.Context, run *streams.Run, c *Course) error {
+			return newProducerRole(s.newProcess(), run, c).produceRollouts(ctx)
+		},
+	})
 }
 
-// produceRollouts is the producer's role.
-func (s *Run) produceRollouts(ctx context.Context, run *streams.Run, c *Course) error {
-	cfg := s.Config.Producer
-	if cfg.Name == "" {
-		cfg.Name = streams.WorkerName("producer")
+// producerRole is the producer at work.
+type producerRole struct {
+	process
+	run    *streams.Run
+	course *Course
+	own    producers.Config // with the worker's name
+
+	metrics   *producers.Metrics
+	evaluated *evaluation.Metrics
+	tracer    *tracing.Tracer
+}
+
+// newProducerRole makes the role of a run that is open.
+func newProducerRole(p process, run *streams.Run, c *Course) *producerRole {
+	own := p.cfg.Producer
+	if own.Name == "" {
+		own.Name = streams.WorkerName("producer")
 	}
-	// A machine without sandboxes is told before the first ticket is taken, and not by each of them.
-	if c.spaces.Claimed() {
-		pool, err := c.spaces.Ready(ctx)
-		if err != nil {
-			return config.Invalid(err)
-		}
-		s.Log.Info("programs run in sandboxes", "tier", pool.Tier())
+	return &producerRole{process: p, run: run, course: c, own: own}
+}
+
+// produceRollouts works on the run's tickets until ctx ends.
+func (p *producerRole) produceRollouts(ctx context.Context) error {
+	// A machine without sandboxes is reported before the first ticket is taken, and not by each ticket.
+	if err := p.openSandboxes(ctx); err != nil {
+		return err
 	}
 	// Leases outlive ctx: a producer that drains finishes, or gives back, what it holds.
-	tickets, err := run.Tickets(context.WithoutCancel(ctx), streams.TicketOptions{Producer: cfg.Name, MaxLeases: cfg.Concurrency})
+	tickets, err := p.run.Tickets(context.WithoutCancel(ctx), streams.TicketOptions{Producer: p.own.Name, MaxLeases: p.own.Concurrency})
 	if err != nil {
 		return err
 	}
 	defer tickets.Close()
-	generator := generate.NewClient(run, generate.ClientOptions{Ending: ctx.Done()})
+	generator := generate.NewClient(p.run, generate.ClientOptions{Ending: ctx.Done()})
 	defer generator.Close()
-	s.health.Set("run", nil)
-	s.Log.Info("producing", "producer", cfg.Name, "concurrency", cfg.Concurrency)
-	metrics, err := producers.NewMetrics(s.registry)
+	p.health.Set("run", nil)
+	p.log.Info("producing", "producer", p.own.Name, "concurrency", p.own.Concurrency)
+	if p.metrics, err = producers.NewMetrics(p.registry); err != nil {
+		return err
+	}
+	defer p.watchWork(ctx, p.producerWork())()
+	tracer, stopTracing, err := p.openTracer(ctx, streams.RoleProducer, p.own.Name)
 	if err != nil {
 		return err
 	}
-	defer s.watchWork(ctx, s.producerWork(run))()
-	tracer, stopTracing, err := s.openTracer(ctx, streams.RoleProducer, cfg.Name)
-	if err != nil {
-		return err
-	}
+	p.tracer = tracer
 	defer stopTracing()
-	defer s.keepPresence(ctx, run, "producer", cfg.Name)()
-	counted, err := evaluation.NewMetrics(s.registry)
-	if err != nil {
+	defer p.keepPresence(ctx, p.run, "producer", p.own.Name)()
+	if p.evaluated, err = evaluation.NewMetrics(p.registry); err != nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	producing, stop := context.WithCancel(ctx)
 	defer stop()
-	if s.Config.Eval.At == config.EvalAtProducers && cfg.Evaluations > 0 {
-		group.Go(func() error { return s.serveEvaluations(producing, run, c, cfg, counted) })
+	if p.cfg.Eval.At == config.EvalAtProducers && p.own.Evaluations > 0 {
+		group.Go(func() error { return p.serveEvaluations(producing) })
 	}
 	group.Go(func() error {
 		defer stop()
-		return s.rollOut(ctx, run, c, cfg, tickets, generator, metrics, tracer)
+		return p.rollOut(ctx, tickets, generator)
 	})
 	return group.Wait()
 }
 
+// openSandboxes opens the sandboxes of the episodes, where a task needs any.
+func (p *producerRole) openSandboxes(ctx context.Context) error {
+	if !p.course.spaces.Claimed() {
+		return nil
+	}
+	pool, err := p.course.spaces.Ready(ctx)
+	if err != nil {
+		return config.Invalid(err)
+	}
+	p.log.Info("programs run in sandboxes", "tier", pool.Tier())
+	return nil
+}
+
 // serveEvaluations answers the run's evaluation tickets until ctx ends, with the agents, tools and rewards of training.
-func (s *Run) serveEvaluations(ctx context.Context, run *streams.Run, c *Course, cfg producers.Config, counted *evaluation.Metrics) error {
-	// A call that no engine serves goes back at once: whoever asks for the score waits, and knows whether the version is still there.
+func (p *producerRole) serveEvaluations(ctx context.Context) error {
+	// A call that no engine serves goes back at once: the caller of the score waits, and knows whether the version is still there.
 	now := make(chan struct{})
 	close(now)
-	policy := pinnedPolicy{generate.NewClient(generate.Pinned(run), generate.ClientOptions{Ending: now})}
+	policy := pinnedPolicy{generate.NewClient(generate.Pinned(p.run), generate.ClientOptions{Ending: now})}
 	defer policy.Close()
 	environments := map[string]producers.Environment{}
-	for _, t := range c.Tasks {
-		environments[t.Name], _ = c.scoredEnvironment(t, policy, Question{})
+	for _, t := range p.course.Tasks {
+		environments[t.Name], _ = p.course.scoredEnvironment(t, policy, Question{})
 	}
-	return evaluation.Run(ctx, evaluation.Config{Name: cfg.Name, Concurrency: cfg.Evaluations}, evaluation.Deps{
-		Stream: run, Control: run.FollowControl, Environments: environments, Metrics: counted,
+	return evaluation.Run(ctx, evaluation.Config{Name: p.own.Name, Concurrency: p.own.Evaluations}, evaluation.Deps{
+		Stream: p.run, Control: p.run.FollowControl, Environments: environments, Metrics: p.evaluated,
 	})
 }
 
@@ -98,15 +128,12 @@ func (p pinnedPolicy) Generate(ctx context.Context, req *schemas.GenerateRequest
 }
 
 // rollOut runs the episodes of training tickets.
-func (s *Run) rollOut(
-	ctx context.Context, run *streams.Run, c *Course, cfg producers.Config, tickets *streams.TicketSource, generator *generate.Client,
-	metrics *producers.Metrics, tracer *tracing.Tracer,
-) error {
-	return producers.Run(ctx, cfg, producers.Deps{
-		Stream:       producers.OnRun(run, tickets),
-		Environments: c.taskEnvironments(generator),
-		Metrics:      metrics,
-		Served:       tracedRollouts(tracer),
-		Log:          s.Log,
+func (p *producerRole) rollOut(ctx context.Context, tickets *streams.TicketSource, generator *generate.Client) error {
+	return producers.Run(ctx, p.own, producers.Deps{
+		Stream:       producers.OnRun(p.run, tickets),
+		Environments: p.course.taskEnvironments(generator),
+		Metrics:      p.metrics,
+		Served:       tracedRollouts(p.tracer),
+		Log:          p.log,
 	})
 }

@@ -2,6 +2,7 @@ package assembly
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/weir-rl/weir/internal/report"
@@ -27,7 +28,7 @@ type View interface {
 
 // recordBook writes down what happens: in metrics.jsonl, on the view, and as events for others to see.
 type recordBook struct {
-	*Run
+	log   *slog.Logger
 	run   *streams.Run
 	file  *report.Recorder
 	view  View
@@ -46,17 +47,17 @@ func (b *recordBook) addEvent(ctx context.Context, e schemas.Event) {
 	case len(e.Metrics) > 0:
 		rec := report.Record{At: e.At, Type: string(e.Type), Step: e.Step, PolicyVersion: e.PolicyVersion, Metrics: e.Metrics}
 		if err := b.file.Append(rec); err != nil {
-			b.Log.Warn("write down a step", "err", err)
+			b.log.Warn("write down a step", "err", err)
 		}
 		b.view.Add(rec)
 		if told := b.watch.addEvent(e); told != "" {
 			b.view.Note(told)
-			b.Log.Warn("far fewer held-out answers are right than in training: the questions are learnt by heart", "policy_version", e.PolicyVersion)
+			b.log.Warn("far fewer held-out answers are right than in training: the questions are learnt by heart", "policy_version", e.PolicyVersion)
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	if err := b.run.Emit(ctx, &e); err != nil {
-		b.Log.Debug("emit an event", "type", e.Type, "err", err)
+		b.log.Debug("emit an event", "type", e.Type, "err", err)
 	}
 }

@@ -15,19 +15,19 @@ type role struct {
 	// waits names what the process is not ready without.
 	waits string
 	// allowed refuses a process before it reaches for the broker; nil refuses none.
-	allowed func(*Run) error
+	allowed func() error
 	// reach opens the run, or waits for it.
-	reach func(*Run, context.Context, *streams.Conn) (*streams.Run, error)
+	reach func(*Connector, context.Context, *streams.Conn) (*streams.Run, error)
 	// calls is whether the role calls tools, which may be placed on workers.
 	calls bool
 	// work does the role's work until it is done or its context ends.
-	work func(*Run, context.Context, *streams.Run, *Course) error
+	work func(context.Context, *streams.Run, *Course) error
 }
 
 // runRole connects to the run's broker and does the role's work, its metrics and health beside it.
 func (s *Run) runRole(ctx context.Context, r role) error {
 	if r.allowed != nil {
-		if err := r.allowed(s); err != nil {
+		if err := r.allowed(); err != nil {
 			return err
 		}
 	}
@@ -42,19 +42,20 @@ func (s *Run) runRole(ctx context.Context, r role) error {
 	group, running := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.server.Run(running, s.Log) })
 	group.Go(func() error {
-		conn, err := s.connectBroker(running, nil, r.name)
+		to := s.Connector()
+		conn, err := to.connectBroker(running, nil, r.name)
 		if err != nil {
 			return err
 		}
 		defer conn.Close()
-		run, err := r.reach(s, running, conn)
+		run, err := r.reach(to, running, conn)
 		if err != nil {
 			return err
 		}
 		if r.calls {
-			defer s.callWorkers(running, run, c)()
+			defer callWorkers(running, s.Config, run, c)()
 		}
-		return endOf(running, r.work(s, running, run, c))
+		return endOf(running, r.work(running, run, c))
 	})
 	return endedInOrder(ctx, group.Wait())
 }

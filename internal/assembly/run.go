@@ -11,7 +11,6 @@ import (
 	"github.com/weir-rl/weir/internal/machine"
 	"github.com/weir-rl/weir/internal/parts"
 	"github.com/weir-rl/weir/internal/telemetry"
-	"github.com/weir-rl/weir/producers/sandbox/workspace"
 )
 
 // Run is one process of a run: what its roles are assembled from.
@@ -23,8 +22,6 @@ type Run struct {
 	registry *prometheus.Registry
 	health   *telemetry.Health
 	server   *telemetry.Server
-	// byHand are the sandboxes of tools that are opened without a course; nil before the first.
-	byHand *workspace.Manager
 }
 
 // Options are what a process has beside its configuration.
@@ -42,6 +39,20 @@ type Options struct {
 	Beside slog.Handler
 	// Version and commit name the build.
 	Version, Commit string
+}
+
+// process is what a role of this process has beside its own parts.
+type process struct {
+	cfg      *config.Config
+	log      *slog.Logger
+	registry *prometheus.Registry
+	health   *telemetry.Health
+	version  string // of the build
+}
+
+// newProcess returns what a role of this process is made of.
+func (s *Run) newProcess() process {
+	return process{cfg: s.Config, log: s.Log, registry: s.registry, health: s.health, version: s.Version}
 }
 
 // New makes the process of a run as it is configured, and listens where its metrics and its health are asked for. It is

@@ -3,12 +3,14 @@ package assembly
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/weir-rl/weir/internal/config"
+	"github.com/weir-rl/weir/internal/parts"
 	"github.com/weir-rl/weir/producers/tasks"
 	"github.com/weir-rl/weir/trainer"
 	"github.com/weir-rl/weir/trainer/checkpoint"
@@ -17,17 +19,31 @@ import (
 // sectionTasks is the section of the tasks.
 const sectionTasks = "tasks"
 
+// resumption holds the configuration of a run against the settings that its newest checkpoint was trained with.
+type resumption struct {
+	cfg     *config.Config
+	origins map[string]string // nil where nobody knows who set what
+	parts   parts.Registry
+	// notes takes what people should read, answers that a run is finished.
+	notes, answers io.Writer
+}
+
+// resumption is that of this process's run.
+func (s *Run) resumption() *resumption {
+	return &resumption{s.Config, s.Origins, s.Parts, s.Notes, s.Answers}
+}
+
 // definesRun says whether a key belongs to what a run is: its checkpoints mean nothing, its held-out questions are not held
 // out, or version 0 was made otherwise, under another value.
-func (s *Run) definesRun(key string) bool {
+func (r *resumption) definesRun(key string) bool {
 	switch key {
 	case sectionTasks, "run.seed", "trainer.critic.network":
 		return true
 	case "trainer.cold_start.report_every", "trainer.cold_start.micro_tokens", "model.engine":
 		return false
 	}
-	if section, name, rest := cutKey(key); section == sectionTasks && s.Config.Tasks[name] != nil {
-		own, ok := s.Config.Tasks[name].Own.(tasks.Lasting)
+	if section, name, rest := cutKey(key); section == sectionTasks && r.cfg.Tasks[name] != nil {
+		own, ok := r.cfg.Tasks[name].Own.(tasks.Lasting)
 		return rest == "type" || ok && slices.Contains(own.Lasting(), rest)
 	}
 	return strings.HasPrefix(key, "model.") || strings.HasPrefix(key, "trainer.cold_start.")
@@ -80,20 +96,20 @@ func trainingSettings(cfg *config.Config) map[string]string {
 }
 
 // trainedWith is what the run's newest checkpoint was trained with; nil where there is none, or nobody wrote it down.
-func (s *Run) trainedWith() (*checkpoint.State, map[string]string, error) {
-	state, err := checkpoint.ReadState(s.Config.Trainer.Checkpoint.Dir)
+func (r *resumption) trainedWith() (*checkpoint.State, map[string]string, error) {
+	state, err := checkpoint.ReadState(r.cfg.Trainer.Checkpoint.Dir)
 	if err != nil || state == nil || state.Settings != nil {
 		if state == nil {
 			return nil, nil, err
 		}
 		return state, renameSettings(state.Settings), err
 	}
-	begun, _, err := config.Resolve(s.Parts, config.Sources{Written: filepath.Join(s.Config.Folder(), ConfigFile)})
+	begun, _, err := config.Resolve(r.parts, config.Sources{Written: filepath.Join(r.cfg.Folder(), ConfigFile)})
 	if errors.Is(err, fs.ErrNotExist) {
 		return state, nil, nil
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("how run %s was begun: %w", s.Config.Run.Name, err)
+		return nil, nil, fmt.Errorf("how run %s was begun: %w", r.cfg.Run.Name, err)
 	}
 	return state, trainingSettings(begun), nil
 }
@@ -112,15 +128,15 @@ func renameSettings(was map[string]string) map[string]string {
 
 // asBegun gives the lasting keys that nobody set the values that the run was begun with: defaults and presets may be others in
 // this build. It returns what it kept, in words.
-func (s *Run) asBegun(was map[string]string) (kept []string, err error) {
-	if s.Origins == nil { // who set what is not known
+func (r *resumption) asBegun(was map[string]string) (kept []string, err error) {
+	if r.origins == nil { // who set what is not known
 		return nil, nil
 	}
 	values := map[string]string{}
-	for _, c := range trainer.Changes(was, trainingSettings(s.Config)) {
+	for _, c := range trainer.Changes(was, trainingSettings(r.cfg)) {
 		named := c.Key == sectionTasks || strings.HasPrefix(c.Key, sectionTasks+".") && strings.HasSuffix(c.Key, ".type")
 		text := !strings.HasPrefix(c.Before, "[") && !strings.HasPrefix(c.Before, "map[") // a list as text cannot be read back
-		if s.definesRun(c.Key) && !named && text && s.Origins[c.Key] == "" {
+		if r.definesRun(c.Key) && !named && text && r.origins[c.Key] == "" {
 			values[c.Key] = c.Before
 			kept = append(kept, fmt.Sprintf("%s: %s, where a new run has %s", c.Key, c.Before, c.After))
 		}
@@ -128,34 +144,34 @@ func (s *Run) asBegun(was map[string]string) (kept []string, err error) {
 	if len(values) == 0 {
 		return nil, nil
 	}
-	_, err = config.Load(s.Config, config.Sources{Flags: values})
+	_, err = config.Load(r.cfg, config.Sources{Flags: values})
 	if err == nil {
-		err = s.Config.Finish()
+		err = r.cfg.Finish()
 	}
 	if err != nil {
 		return nil, config.Invalid(fmt.Errorf("run %s in %s cannot go on as it was begun, with\n%s\n%w",
-			s.Config.Run.Name, s.Config.Folder(), strings.Join(kept, "\n"), err))
+			r.cfg.Run.Name, r.cfg.Folder(), strings.Join(kept, "\n"), err))
 	}
 	return kept, nil
 }
 
-// sameRun refuses to go on with a run that was begun as another, or that was trained otherwise unless that is allowed. It
+// checkSame refuses to go on with a run that was begun as another, or that was trained otherwise unless that is allowed. It
 // says what else has changed, and that a run is finished. What makes a run that run and nobody sets stays as the run was begun.
-func (s *Run) sameRun() error {
-	state, was, err := s.trainedWith()
+func (r *resumption) checkSame() error {
+	state, was, err := r.trainedWith()
 	if err != nil || state == nil {
 		return err
 	}
-	kept, err := s.asBegun(was)
+	kept, err := r.asBegun(was)
 	if err != nil {
 		return err
 	}
 	var begun, trained, keys, noted []string
-	for _, c := range trainer.Changes(was, trainingSettings(s.Config)) {
+	for _, c := range trainer.Changes(was, trainingSettings(r.cfg)) {
 		switch {
-		case s.definesRun(c.Key):
+		case r.definesRun(c.Key):
 			begun = append(begun, fmt.Sprintf("%s: %s, and the run was begun with %s", c.Key, c.After, c.Before))
-		case affectsTraining(c.Key) && !s.mayChange(c.Key):
+		case affectsTraining(c.Key) && !r.mayChange(c.Key):
 			trained = append(trained, fmt.Sprintf("%s: %s, and step %d was trained with %s", c.Key, c.After, state.Step, c.Before))
 			keys = append(keys, c.Key)
 		default:
@@ -166,33 +182,33 @@ func (s *Run) sameRun() error {
 	if len(begun) > 0 {
 		faults = append(faults, fmt.Errorf("run %s in %s cannot go on under another configuration; begin another with --run.name, or go on "+
 			"with its own, --config %s:\n%s",
-			s.Config.Run.Name, s.Config.Folder(), filepath.Join(s.Config.Folder(), ConfigFile), strings.Join(begun, "\n")))
+			r.cfg.Run.Name, r.cfg.Folder(), filepath.Join(r.cfg.Folder(), ConfigFile), strings.Join(begun, "\n")))
 	}
 	if len(trained) > 0 {
 		faults = append(faults, fmt.Errorf("run %s in %s was trained otherwise so far; begin another with --run.name, give the old values, "+
 			"or let it go on so with --run.allow_change %s:\n%s",
-			s.Config.Run.Name, s.Config.Folder(), strings.Join(keys, ","), strings.Join(trained, "\n")))
+			r.cfg.Run.Name, r.cfg.Folder(), strings.Join(keys, ","), strings.Join(trained, "\n")))
 	}
 	if len(faults) > 0 {
 		return config.Invalid(errors.Join(faults...))
 	}
 	if len(kept) > 0 {
-		fmt.Fprintf(s.Notes, "run %s goes on as it was begun, with\n  %s\n", s.Config.Run.Name, strings.Join(kept, "\n  "))
+		fmt.Fprintf(r.notes, "run %s goes on as it was begun, with\n  %s\n", r.cfg.Run.Name, strings.Join(kept, "\n  "))
 	}
-	if len(noted) > 0 && state.Step < s.Config.Trainer.Steps {
-		fmt.Fprintf(s.Notes, "run %s goes on after step %d with\n  %s\n", s.Config.Run.Name, state.Step, strings.Join(noted, "\n  "))
+	if len(noted) > 0 && state.Step < r.cfg.Trainer.Steps {
+		fmt.Fprintf(r.notes, "run %s goes on after step %d with\n  %s\n", r.cfg.Run.Name, state.Step, strings.Join(noted, "\n  "))
 	}
-	if state.Step >= s.Config.Trainer.Steps {
-		fmt.Fprintf(s.Answers, "run %s is finished: it is at step %d, and trainer.steps is %d. Nothing is trained. To train it further raise "+
+	if state.Step >= r.cfg.Trainer.Steps {
+		fmt.Fprintf(r.answers, "run %s is finished: it is at step %d, and trainer.steps is %d. Nothing is trained. To train it further raise "+
 			"trainer.steps (--trainer.steps %d); to train otherwise begin another run (--run.name)\n",
-			s.Config.Run.Name, state.Step, s.Config.Trainer.Steps, state.Step+30)
+			r.cfg.Run.Name, state.Step, r.cfg.Trainer.Steps, state.Step+30)
 	}
 	return nil
 }
 
 // mayChange says whether the configuration lets a key of the algorithm change.
-func (s *Run) mayChange(key string) bool {
-	return slices.ContainsFunc(s.Config.Run.AllowChange, func(allowed string) bool {
+func (r *resumption) mayChange(key string) bool {
+	return slices.ContainsFunc(r.cfg.Run.AllowChange, func(allowed string) bool {
 		return key == allowed || strings.HasPrefix(key, allowed+".")
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 
 	"golang.org/x/sync/errgroup"
 
@@ -33,12 +32,12 @@ type Sampler struct {
 }
 
 // newSampler starts a private engine in this process; it ends with ctx. The wait returns when it has.
-func newSampler(ctx context.Context, s *Run) (*Sampler, func() error, error) {
-	engines, err := s.Config.SamplerBackend()
+func newSampler(ctx context.Context, cfg *config.Config) (*Sampler, func() error, error) {
+	engines, err := cfg.SamplerBackend()
 	if err != nil {
 		return nil, nil, err
 	}
-	p := &Sampler{Engine: consumers.NewBatcher(scoringConfig(s.Config), engines.NewDecoder, nil)}
+	p := &Sampler{Engine: consumers.NewBatcher(scoringConfig(cfg), engines.NewDecoder, nil)}
 	return p, p.runEngine(ctx), nil
 }
 
@@ -58,60 +57,6 @@ func (p *Sampler) runEngine(ctx context.Context) (wait func() error) {
 	return func() error { stop(); return group.Wait() }
 }
 
-// newRunSampler is what the versions of a run that goes on are scored with, until ending: where inference servers sample for it, these,
-// and a private engine otherwise, which reads large versions from files.
-func (s *Run) newRunSampler(ctx context.Context, run *streams.Run, c *Course, ending <-chan struct{}) (*Sampler, func() error, error) {
-	account, err := evaluation.NewAccount(s.registry)
-	if err != nil {
-		return nil, nil, err
-	}
-	if s.Config.Eval.At == config.EvalAtProducers {
-		asks := evaluation.NewClient(run, evaluation.ClientOptions{Kept: run.Keeps, Ending: ending})
-		return &Sampler{producers: asks, account: account}, func() error { return nil }, nil
-	}
-	if _, servers := serverKinds[s.Config.Inference.Engine]; servers {
-		p := &Sampler{calls: generate.NewClient(run, generate.ClientOptions{Ending: ending})}
-		return p, func() error { p.calls.Close(); return nil }, nil
-	}
-	p, wait, err := newSampler(ctx, s)
-	if err != nil {
-		return nil, nil, err
-	}
-	large, err := s.largeModel(c)
-	if err != nil || !large {
-		return p, wait, errors.Join(err, unlessNil(err, wait))
-	}
-	folder, closeFolder, err := s.openVersions(c, filepath.Join(s.Config.Folder(), "scores"))
-	if err != nil {
-		return nil, nil, errors.Join(err, wait())
-	}
-	p.folder = folder
-	return p, func() error { defer closeFolder(); return wait() }, nil
-}
-
-// unlessNil does what ends something after an error.
-func unlessNil(err error, end func() error) error {
-	if err == nil {
-		return nil
-	}
-	return end()
-}
-
-// newLastSampler is what the last version is scored with when nothing else samples any more: what inference.engine names, with one
-// server where Weir starts them.
-func (s *Run) newLastSampler(ctx context.Context, c *Course) (*Sampler, func() error, error) {
-	cfg := scoringConfig(s.Config)
-	cfg.Server.Count = 1
-	cfg.Server.Devices = cfg.Server.Devices[:min(1, len(cfg.Server.Devices))]
-	engine, folder, closeFolder, err := s.openSampler(&cfg, c, nil)
-	if err != nil {
-		return nil, nil, err
-	}
-	p := &Sampler{Engine: engine, folder: folder}
-	wait := p.runEngine(ctx)
-	return p, func() error { defer closeFolder(); return wait() }, nil
-}
-
 // useVersion puts a version to use.
 func (p *Sampler) useVersion(ctx context.Context, v consumers.Snapshot) error {
 	_, err := p.Engine.Swap(ctx, v)
@@ -119,12 +64,13 @@ func (p *Sampler) useVersion(ctx context.Context, v consumers.Snapshot) error {
 }
 
 // bringVersion puts a published version to use.
-func (p *Sampler) bringVersion(ctx context.Context, s *Run, run *streams.Run, c *Course, m *schemas.Manifest) error {
+func (p *Sampler) bringVersion(ctx context.Context, from versionSource, m *schemas.Manifest) error {
 	p.oldest = m.Version
 	if p.calls != nil || p.producers != nil {
 		return nil
 	}
-	v, err := p.fetchSnapshot(ctx, s, run, c, m)
+	from.folder = p.folder
+	v, err := from.fetchVersion(ctx, m)
 	if err != nil {
 		return err
 	}
@@ -134,16 +80,27 @@ func (p *Sampler) bringVersion(ctx context.Context, s *Run, run *streams.Run, c 
 	return p.folder.Tidy()
 }
 
-// fetchSnapshot fetches a published version, as a folder where the sampler has one.
-func (p *Sampler) fetchSnapshot(ctx context.Context, s *Run, run *streams.Run, c *Course, m *schemas.Manifest) (consumers.Snapshot, error) {
-	if p.folder == nil {
-		return s.fetchVersion(ctx, run, c, m)
-	}
-	source, err := weights.NewLoader(run, s.Config.Weights)
+// versionSource is where the published versions of a run are read from.
+type versionSource struct {
+	run     *streams.Run
+	course  *Course
+	weights weights.Config
+	// folder takes versions as files; nil has them in memory.
+	folder *consumers.Folder
+}
+
+// fetchVersion reads a published version, which must be of the run's tokenizer.
+func (f versionSource) fetchVersion(ctx context.Context, m *schemas.Manifest) (consumers.Snapshot, error) {
+	source, err := weights.NewLoader(f.run, f.weights)
 	if err != nil {
 		return consumers.Snapshot{}, err
 	}
-	v, err := p.folder.Land(ctx, source, m, schemas.ContentHash(c.Tokenizer.JSON()))
+	var v consumers.Snapshot
+	if hash := schemas.ContentHash(f.course.Tokenizer.JSON()); f.folder == nil {
+		v, err = consumers.Fetch(ctx, source, m, hash)
+	} else {
+		v, err = f.folder.Land(ctx, source, m, hash)
+	}
 	if err != nil {
 		return v, fmt.Errorf("fetch version %d: %w", m.Version, err)
 	}

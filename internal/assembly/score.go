@@ -5,28 +5,22 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
-	"strings"
 	"time"
 
-	"github.com/weir-rl/weir/consumers"
-	"github.com/weir-rl/weir/internal/report"
+	"github.com/weir-rl/weir/internal/config"
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/producers/rewards"
 	"github.com/weir-rl/weir/producers/tasks"
 	"github.com/weir-rl/weir/schemas"
-	"github.com/weir-rl/weir/streams"
-	"github.com/weir-rl/weir/streams/weights"
-	"github.com/weir-rl/weir/trainer/metrics"
 )
 
 // Score asks n questions of a split, as many of each task as of any other, and reports the share answered rightly. In a run
 // of several tasks a source is named with its task, and the tasks' own scores are in the report by the task's name.
-func (p *Sampler) Score(ctx context.Context, s *Run, c *Course, q Question) (*Score, error) {
+func (p *Sampler) Score(ctx context.Context, cfg *config.Config, c *Course, q Question) (*Score, error) {
 	out := &Score{EvalReport: &producers.EvalReport{}}
 	share, several := (q.N+len(c.Tasks)-1)/len(c.Tasks), len(c.Tasks) > 1
 	for _, t := range c.Tasks {
-		r, err := p.scoreTask(ctx, s, c, t, q, share)
+		r, err := p.scoreTask(ctx, cfg, c, t, q, share)
 		if errors.Is(err, errNoQuestion) && several {
 			continue
 		}
@@ -47,7 +41,7 @@ func (p *Sampler) Score(ctx context.Context, s *Run, c *Course, q Question) (*Sc
 }
 
 // scoreTask is score for one task.
-func (p *Sampler) scoreTask(ctx context.Context, s *Run, c *Course, t *Task, q Question, n int) (*producers.EvalReport, error) {
+func (p *Sampler) scoreTask(ctx context.Context, cfg *config.Config, c *Course, t *Task, q Question, n int) (*producers.EvalReport, error) {
 	env, limits := c.scoredEnvironment(t, p, q)
 	sample := t.Data.Sample(q.Split, n, ScoreSeed)
 	if len(sample) == 0 {
@@ -62,8 +56,8 @@ func (p *Sampler) scoreTask(ctx context.Context, s *Run, c *Course, t *Task, q Q
 		name, roll = fmt.Sprintf("%s-v%d", name, p.oldest), p.producers.Roll
 	}
 	r, err := producers.EvaluateBy(ctx, roll, sample, producers.EvalConfig{
-		Version: p.oldest, Run: s.Config.Run.Name, Name: name, Task: t.Name, Temperature: q.Temperature, Samples: max(1, q.Repeat), Limits: limits,
-		Concurrency: s.Config.Eval.Concurrency, Seed: ScoreSeed, Seen: q.Seen, Attempts: ScoreAttempts, RetryDelay: scoreRetryDelay, Reward: t.reward,
+		Version: p.oldest, Run: cfg.Run.Name, Name: name, Task: t.Name, Temperature: q.Temperature, Samples: max(1, q.Repeat), Limits: limits,
+		Concurrency: cfg.Eval.Concurrency, Seed: ScoreSeed, Seen: q.Seen, Attempts: ScoreAttempts, RetryDelay: scoreRetryDelay, Reward: t.reward,
 	})
 	if p.producers != nil && r != nil {
 		p.account.Add(r)
@@ -187,103 +181,4 @@ type Question struct {
 
 func (q Question) cacheName() string {
 	return fmt.Sprintf("%s-%g-%t", q.Split, q.Temperature, q.NoTool)
-}
-
-// scoreVersions follows the published versions and scores each eval.every-th on the validation split, until trained ends. The score
-// that is under way then is brought to its end, unless ctx ends too: a short run has one at least.
-func (s *Run) scoreVersions(ctx, trained context.Context, run *streams.Run, c *Course, book *recordBook) error {
-	policy, wait, err := s.newRunSampler(context.WithoutCancel(ctx), run, c, trained.Done())
-	if err != nil {
-		return err
-	}
-	scored, shown := int64(-1), int64(-1)
-	err = run.FollowWeights(trained, func(m *schemas.Manifest) error {
-		if scored >= 0 && m.Version < scored+s.Config.Eval.Every {
-			return nil
-		}
-		show := showsRollout(s.Config.Eval.Show, shown, m.Version)
-		err := s.scoreVersion(ctx, run, policy, c, m, book, show)
-		if err != nil && ctx.Err() == nil {
-			s.Log.Warn("score a version", "policy_version", m.Version, "err", err)
-			return nil // the next version has its own chance
-		}
-		scored = m.Version - m.Version%s.Config.Eval.Every
-		if show {
-			shown = m.Version
-		}
-		return nil
-	})
-	if trained.Err() != nil {
-		err = nil
-	}
-	return errors.Join(err, wait())
-}
-
-// showsRollout says whether a rollout of a version is printed: after every versions, 0 for never. shown is the last version of
-// which a rollout was printed, -1 before the first.
-func showsRollout(every, shown, version int64) bool {
-	return every > 0 && (shown < 0 || version >= shown+every)
-}
-
-// scoreVersion scores one version; with show it also prints a rollout of it, each version another question's.
-func (s *Run) scoreVersion(ctx context.Context, run *streams.Run, policy *Sampler, c *Course, m *schemas.Manifest, book *recordBook, show bool) error {
-	began := time.Now()
-	if err := policy.bringVersion(ctx, s, run, c, m); err != nil {
-		return err
-	}
-	var asked []*schemas.Trajectory
-	r, err := policy.Score(ctx, s, c, Question{
-		Split: tasks.Validation, N: s.Config.Eval.Questions, Seen: func(t *schemas.Trajectory) { asked = append(asked, t) },
-	})
-	if err != nil {
-		return err
-	}
-	if r.Abandoned > 0 { // the score of a part is not that of the whole
-		return fmt.Errorf("%d of %d evaluation tickets are abandoned, %d were scored and %d failed: %s",
-			r.Abandoned, len(r.Samples), r.N, r.Failed, firstAbandoned(r.Samples))
-	}
-	values := map[string]float64{
-		metrics.EvalExactMatch.Name: r.ExactMatch, metrics.EvalReward.Name: r.Reward, metrics.EvalTurns.Name: r.Turns, metrics.EvalQuestions.Name: float64(r.N),
-		metrics.TimeEval.Name: time.Since(began).Seconds(), metrics.EvalVersions.Name: float64(r.NewestVersion - r.OldestVersion + 1),
-		metrics.EvalFailed.Name: float64(r.Failed),
-	}
-	for source, score := range r.BySource {
-		values[metrics.EvalExactMatchBySource.Of(source)] = score.ExactMatch
-	}
-	for task, score := range r.ByTask {
-		values[metrics.EvalTask.Of(task)] = score.ExactMatch
-	}
-	book.addEvent(ctx, schemas.Event{
-		Run: run.Name(), Type: schemas.EventEvaluated, At: time.Now().UTC(), Role: "trainer",
-		PolicyVersion: m.Version, Metrics: values,
-	})
-	// One whose policy sampled nothing has no context to show.
-	asked = slices.DeleteFunc(asked, func(t *schemas.Trajectory) bool { return len(t.Segments) == 0 })
-	if n := int64(len(asked)); show && n > 0 {
-		book.view.Rollout(m.Version, report.NewRollout(asked[m.Version%n], c.Tokenizer.Decode))
-	}
-	return nil
-}
-
-// firstAbandoned is why the first of the abandoned rollouts is.
-func firstAbandoned(samples []producers.EvalSample) string {
-	for _, s := range samples {
-		if strings.Contains(s.Error, producers.ErrAbandoned.Error()) {
-			return s.Error
-		}
-	}
-	return ""
-}
-
-// fetchVersion reads a published version, which must be of the run's tokenizer.
-func (s *Run) fetchVersion(ctx context.Context, run *streams.Run, c *Course, m *schemas.Manifest) (consumers.Snapshot, error) {
-	source, err := weights.NewLoader(run, s.Config.Weights)
-	if err != nil {
-		return consumers.Snapshot{}, err
-	}
-	v, err := consumers.Fetch(ctx, source, m, schemas.ContentHash(c.Tokenizer.JSON()))
-	if err != nil {
-		return v, fmt.Errorf("fetch version %d: %w", m.Version, err)
-	}
-	return v, nil
 }

@@ -20,11 +20,11 @@ func TestACommandFindsItsKeyInTheFolderOfTheBrokersKeys(t *testing.T) {
 	_, err := broker.CreateKeys(dir, "demo")
 	require.NoError(t, err)
 	s := &Run{Config: config.Reference(builtin.Doors())}
-	require.Empty(t, s.seedFile(streams.RoleViewer))
+	require.Empty(t, s.Connector().seedFile(streams.RoleViewer))
 	s.Config.Broker.KeysDir = dir
-	require.Equal(t, filepath.Join(dir, "viewer.seed"), s.seedFile(streams.RoleViewer))
+	require.Equal(t, filepath.Join(dir, "viewer.seed"), s.Connector().seedFile(streams.RoleViewer))
 	require.NoError(t, os.Remove(filepath.Join(dir, "viewer.seed")))
-	require.Empty(t, s.seedFile(streams.RoleViewer))
+	require.Empty(t, s.Connector().seedFile(streams.RoleViewer))
 	s.Config.Broker.SeedFile = "mine.seed"
-	require.Equal(t, "mine.seed", s.seedFile(streams.RoleViewer))
+	require.Equal(t, "mine.seed", s.Connector().seedFile(streams.RoleViewer))
 }

@@ -16,8 +16,8 @@ import (
 const lastSpans = 5 * time.Second
 
 // openTracer begins to send spans where the configuration names a receiver; the tracer is nil where it does not. Call stop at the end.
-func (s *Run) openTracer(ctx context.Context, role streams.Role, worker string) (t *tracing.Tracer, stop func(), err error) {
-	t, err = tracing.Open(ctx, s.Config.Tracing, tracing.Role{Name: string(role), Worker: worker, Run: s.Config.Run.Name, Version: s.Version}, s.Log)
+func (p *process) openTracer(ctx context.Context, role streams.Role, worker string) (t *tracing.Tracer, stop func(), err error) {
+	t, err = tracing.Open(ctx, p.cfg.Tracing, tracing.Role{Name: string(role), Worker: worker, Run: p.cfg.Run.Name, Version: p.version}, p.log)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -25,7 +25,7 @@ func (s *Run) openTracer(ctx context.Context, role streams.Role, worker string) 
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastSpans)
 		defer cancel()
 		if err := t.Close(ctx); err != nil {
-			s.Log.Warn("the last spans are lost", "err", err)
+			p.log.Warn("the last spans are lost", "err", err)
 		}
 	}, nil
 }

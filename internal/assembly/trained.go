@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,14 +12,18 @@ import (
 	"github.com/weir-rl/weir/consumers"
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/gpu/hf"
+	"github.com/weir-rl/weir/internal/config"
 	"github.com/weir-rl/weir/internal/fault"
+	"github.com/weir-rl/weir/internal/machine"
+	"github.com/weir-rl/weir/internal/parts"
 	"github.com/weir-rl/weir/producers/tasks"
 	"github.com/weir-rl/weir/trainer/checkpoint"
 )
 
 // LoadedPolicy is a policy out of a model folder, and the tasks that it was trained on.
 type LoadedPolicy struct {
-	*Run
+	Config  *config.Config
+	Log     *slog.Logger
 	Course  *Course
 	Sampler *Sampler
 	Version int64 // 0 for a folder that is no run's
@@ -32,33 +37,56 @@ type ModelChoice struct {
 	Initial bool
 }
 
-// Open loads the model.
-func (m *ModelChoice) Open(ctx context.Context, s *Run) (*LoadedPolicy, error) {
+// Models loads models into this process.
+type Models struct {
+	cfg    *config.Config
+	parts  parts.Registry
+	memory machine.Memory // that the process may have
+	log    *slog.Logger
+}
+
+// Models loads models as this process is configured.
+func (s *Run) Models() *Models { return &Models{s.Config, s.Parts, s.Memory, s.Log} }
+
+// under is the same with another configuration.
+func (l *Models) under(cfg *config.Config) *Models {
+	out := *l
+	out.cfg = cfg
+	return &out
+}
+
+// openCourse opens the tasks of the configuration.
+func (l *Models) openCourse(ctx context.Context) (*Course, error) {
+	return OpenTasks(ctx, l.parts, l.cfg, l.log)
+}
+
+// Load loads the model that is chosen.
+func (l *Models) Load(ctx context.Context, m *ModelChoice) (*LoadedPolicy, error) {
 	switch {
 	case m.Initial && (m.Folder != "" || m.Step >= 0):
 		return nil, fault.Usage(errors.New("--initial: want it, --checkpoint or --step"))
 	case m.Initial:
-		return s.loadUntrained(ctx)
+		return l.loadUntrained(ctx)
 	case m.Folder != "":
-		return s.loadFolder(ctx, m.Folder, max(0, m.Step))
+		return l.loadFolder(ctx, m.Folder, max(0, m.Step))
 	}
-	dir, newest, err := s.Checkpoint(m.Step)
+	dir, newest, err := l.Checkpoint(m.Step)
 	if err != nil {
 		return nil, err
 	}
-	return s.loadFolder(ctx, dir, newest)
+	return l.loadFolder(ctx, dir, newest)
 }
 
 // loadUntrained loads what the run begins with: the model's folder, else weights from the run's seed, before a cold start.
-func (s *Run) loadUntrained(ctx context.Context) (*LoadedPolicy, error) {
-	if folder := s.Config.Model.Folder; folder != "" {
-		return s.loadFolder(ctx, folder, 0)
+func (l *Models) loadUntrained(ctx context.Context) (*LoadedPolicy, error) {
+	if folder := l.cfg.Model.Folder; folder != "" {
+		return l.loadFolder(ctx, folder, 0)
 	}
-	c, err := s.openCourse(ctx)
+	c, err := l.openCourse(ctx)
 	if err != nil {
 		return nil, err
 	}
-	engine, err := emptyEngine(s.Config.WholeBackend, s.Config.Model.Config(c.Tokenizer.Size()))
+	engine, err := emptyEngine(l.cfg.WholeBackend, l.cfg.Model.Config(c.Tokenizer.Size()))
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +100,7 @@ func (s *Run) loadUntrained(ctx context.Context) (*LoadedPolicy, error) {
 	if err := exportPolicy(ctx, engine, dir, c.Tokenizer); err != nil {
 		return nil, err
 	}
-	return s.loadFolder(ctx, dir, 0)
+	return l.loadFolder(ctx, dir, 0)
 }
 
 // exportPolicy writes an engine's weights with their tokenizer into a folder that is not there.
@@ -88,14 +116,14 @@ func exportPolicy(ctx context.Context, engine gpu.Engine, dir string, tok tasks.
 }
 
 // Checkpoint is the folder of a step of the run, and the step: the newest when it is negative.
-func (s *Run) Checkpoint(step int64) (string, int64, error) {
-	dir := s.Config.Trainer.Checkpoint.Dir
+func (l *Models) Checkpoint(step int64) (string, int64, error) {
+	dir := l.cfg.Trainer.Checkpoint.Dir
 	steps, err := checkpoint.Steps(dir)
 	if err != nil {
 		return "", 0, err
 	}
 	if len(steps) == 0 {
-		return "", 0, fmt.Errorf("%s has no checkpoint: train one with weir up --run.name %s, or name a folder with --checkpoint", dir, s.Config.Run.Name)
+		return "", 0, fmt.Errorf("%s has no checkpoint: train one with weir up --run.name %s, or name a folder with --checkpoint", dir, l.cfg.Run.Name)
 	}
 	if step < 0 {
 		step = slices.Max(steps)
@@ -107,12 +135,12 @@ func (s *Run) Checkpoint(step int64) (string, int64, error) {
 }
 
 // loadFolder loads a model folder into a sampler.
-func (s *Run) loadFolder(ctx context.Context, folder string, version int64) (*LoadedPolicy, error) {
-	c, err := s.openCourse(ctx)
+func (l *Models) loadFolder(ctx context.Context, folder string, version int64) (*LoadedPolicy, error) {
+	c, err := l.openCourse(ctx)
 	if err != nil {
 		return nil, err
 	}
-	m, err := s.loadInto(ctx, c, folder, version)
+	m, err := l.loadInto(ctx, c, folder, version)
 	if err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
@@ -120,7 +148,7 @@ func (s *Run) loadFolder(ctx context.Context, folder string, version int64) (*Lo
 }
 
 // loadInto loads a model folder into a sampler for a course that is open, and that closes with it.
-func (s *Run) loadInto(ctx context.Context, c *Course, folder string, version int64) (*LoadedPolicy, error) {
+func (l *Models) loadInto(ctx context.Context, c *Course, folder string, version int64) (*LoadedPolicy, error) {
 	m, err := hf.Load(folder)
 	if err != nil {
 		return nil, err
@@ -128,7 +156,7 @@ func (s *Run) loadInto(ctx context.Context, c *Course, folder string, version in
 	if !sameTokenizer(m.Tokenizer, c.Tokenizer) {
 		return nil, fmt.Errorf("%s has another tokenizer than task %s; name its configuration with --config", folder, c.Names())
 	}
-	policy, wait, err := newSampler(ctx, s)
+	policy, wait, err := newSampler(ctx, l.cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -139,10 +167,10 @@ func (s *Run) loadInto(ctx context.Context, c *Course, folder string, version in
 	if err := policy.useVersion(ctx, consumers.Snapshot{Version: version, Config: m.Config, Weights: m.Weights}); err != nil {
 		return nil, errors.Join(err, wait())
 	}
-	return &LoadedPolicy{s, c, policy, version, stop}, nil
+	return &LoadedPolicy{l.cfg, l.log, c, policy, version, stop}, nil
 }
 
 // Score asks the policy questions, as [Sampler.Score] does.
 func (m *LoadedPolicy) Score(ctx context.Context, q Question) (*Score, error) {
-	return m.Sampler.Score(ctx, m.Run, m.Course, q)
+	return m.Sampler.Score(ctx, m.Config, m.Course, q)
 }

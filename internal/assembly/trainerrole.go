@@ -2,6 +2,7 @@ package assembly
 
 import (
 	"context"
+	"log/slog"
 	"math"
 	"path/filepath"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/gpu/hf"
+	"github.com/weir-rl/weir/internal/config"
 	"github.com/weir-rl/weir/internal/memory"
 	"github.com/weir-rl/weir/internal/report"
 	"github.com/weir-rl/weir/internal/tracing"
@@ -26,20 +28,24 @@ import (
 // training is done or ctx ends. open makes the view of the run once its broker is reached, and what closes the view.
 func (s *Run) Trainer(ctx context.Context, open func() (View, func())) error {
 	return s.runRole(ctx, role{
-		name: streams.RoleTrainer, waits: "run", allowed: (*Run).sameRun, reach: (*Run).openStreams, calls: true,
-		work: func(s *Run, ctx context.Context, run *streams.Run, c *Course) error {
+		name: streams.RoleTrainer, waits: "run", allowed: s.resumption().checkSame, reach: (*Connector).openStreams, calls: true,
+		work: func(ctx context.Context, run *streams.Run, c *Course) error {
 			view, closeView := open()
 			defer closeView()
-			defer s.servePage(ctx, run, view)()
-			defer s.keepRecords(ctx)()
-			return s.trainPolicy(ctx, run, c, view)
+			defer s.Viewer().servePage(ctx, run, view)()
+			defer keepRecords(ctx, s.Config, s.Log)()
+			return s.newTrainerRole(run, c, view).trainPolicy(ctx)
 		},
 	})
 }
 
-// trainPolicy is the trainer's role, with the scores on held-out questions beside it.
-func (s *Run) trainPolicy(ctx context.Context, run *streams.Run, c *Course, view View) error {
-	t := &trainerRole{Run: s, run: run, course: c, view: view}
+// newTrainerRole makes the role of a run that is open.
+func (s *Run) newTrainerRole(run *streams.Run, c *Course, view View) *trainerRole {
+	return &trainerRole{process: s.newProcess(), run: run, course: c, view: view, origins: s.Origins, staged: s.Parts.AfterStage}
+}
+
+// trainPolicy trains until the training is done or ctx ends, with the scores on held-out questions beside it.
+func (t *trainerRole) trainPolicy(ctx context.Context) error {
 	defer t.closeAll()
 	deps, err := t.openAll(ctx)
 	if err != nil {
@@ -54,20 +60,23 @@ func (s *Run) trainPolicy(ctx context.Context, run *streams.Run, c *Course, view
 	}
 	group.Go(func() error {
 		defer done()
-		return trainer.Run(ctx, s.Config.Trainer, deps)
+		return trainer.Run(ctx, t.cfg.Trainer, deps)
 	})
 	if t.scoresVersions() {
-		group.Go(func() error { return s.scoreVersions(ctx, trained, run, c, t.book) })
+		scorer := versionScorer{process: t.process, run: t.run, course: t.course, book: t.book, opener: samplerOpener{t.cfg, t.course, t.log}}
+		group.Go(func() error { return scorer.scoreVersions(ctx, trained) })
 	}
 	return group.Wait()
 }
 
 // trainerRole is the trainer at work.
 type trainerRole struct {
-	*Run
-	run    *streams.Run
-	course *Course
-	view   View
+	process
+	run     *streams.Run
+	course  *Course
+	view    View
+	origins map[string]string  // of the settings; nil where they are not known
+	staged  func(stage string) // is called after each part of a step; nil for nobody
 
 	file   string // of metrics
 	book   *recordBook
@@ -97,11 +106,11 @@ func (t *trainerRole) openAll(ctx context.Context) (deps trainer.Deps, err error
 	if err := t.openEngine(ctx); err != nil {
 		return deps, err
 	}
-	prompts, err := t.course.Prompts(t.Config.Run.Seed)
+	prompts, err := t.course.Prompts(t.cfg.Run.Seed)
 	if err != nil {
 		return deps, err
 	}
-	stream, err := trainer.OverStreams(t.run, t.Config.Weights)
+	stream, err := trainer.OverStreams(t.run, t.cfg.Weights)
 	if err != nil {
 		return deps, err
 	}
@@ -114,16 +123,16 @@ func (t *trainerRole) openAll(ctx context.Context) (deps trainer.Deps, err error
 	}
 	return trainer.Deps{
 		Engine: passCounter{t.engine, &t.passes}, Stream: stream, Prompts: prompts, Opening: t.course.openingTokens,
-		Demonstrations: t.course.demonstrations, Tokenizer: t.course.Tokenizer.JSON(), Files: t.files, Log: t.Log,
-		NewEngine: func(model gpu.Config) (gpu.Engine, error) { return emptyEngine(t.Config.WholeBackend, model) },
-		Metrics:   collectors, Settings: trainingSettings(t.Config), Ended: tracedEndings(t.tracer), After: t.afterStage,
+		Demonstrations: t.course.demonstrations, Tokenizer: t.course.Tokenizer.JSON(), Files: t.files, Log: t.log,
+		NewEngine: func(model gpu.Config) (gpu.Engine, error) { return emptyEngine(t.cfg.WholeBackend, model) },
+		Metrics:   collectors, Settings: trainingSettings(t.cfg), Ended: tracedEndings(t.tracer), After: t.afterStage,
 		Reported: func() int64 { return t.newestReported(t.file) },
 	}, nil
 }
 
 // openRecords opens metrics.jsonl, and shows what earlier processes of the run wrote there.
 func (t *trainerRole) openRecords() error {
-	dir, err := t.makeFolder()
+	dir, err := makeRunFolder(t.cfg)
 	if err != nil {
 		return err
 	}
@@ -136,18 +145,18 @@ func (t *trainerRole) openRecords() error {
 	if before, err := report.ReadMetrics(t.file); err == nil { // what is broken in it is told where it is used
 		t.view.History(before)
 	}
-	t.warnUnread()
-	t.book = &recordBook{Run: t.Run, run: t.run, file: file, view: t.view}
+	warnUnread(t.log, t.cfg, t.origins)
+	t.book = &recordBook{log: t.log, run: t.run, file: file, view: t.view}
 	return nil
 }
 
 // openEngine opens the policy.
 func (t *trainerRole) openEngine(ctx context.Context) (err error) {
-	if t.engine, err = newEngine(ctx, t.Config, t.course); err != nil {
+	if t.engine, err = newEngine(ctx, t.cfg, t.course); err != nil {
 		return err
 	}
 	t.atClose(func() { _ = t.engine.Close() }) // its weights are saved, or the error is told
-	if t.files, err = modelFiles(t.Config); err != nil {
+	if t.files, err = modelFiles(t.cfg); err != nil {
 		return err
 	}
 	// Weights, their layout for the products, gradient and two moments.
@@ -158,7 +167,7 @@ func (t *trainerRole) openEngine(ctx context.Context) (err error) {
 // announceTrainer makes the trainer ready, and has the run and its spans show it.
 func (t *trainerRole) announceTrainer(ctx context.Context) error {
 	t.health.Set("run", nil)
-	t.atClose(t.watchWork(ctx, t.trainerWork(t.run, &t.passes)))
+	t.atClose(t.watchWork(ctx, t.trainerWork()))
 	worker := streams.WorkerName("trainer")
 	tracer, stopTracing, err := t.openTracer(ctx, streams.RoleTrainer, worker)
 	if err != nil {
@@ -167,26 +176,26 @@ func (t *trainerRole) announceTrainer(ctx context.Context) error {
 	t.tracer = tracer
 	t.atClose(stopTracing)
 	t.atClose(t.keepPresence(ctx, t.run, "trainer", worker))
-	steps, err := checkpoint.Steps(t.Config.Trainer.Checkpoint.Dir)
-	t.mark.Run, t.mark.used = t.Run, len(steps) == 0
+	steps, err := checkpoint.Steps(t.cfg.Trainer.Checkpoint.Dir)
+	t.mark.cfg, t.mark.log, t.mark.used = t.cfg, t.log, len(steps) == 0
 	return err
 }
 
 // afterStage is told of each part of a step that is done.
 func (t *trainerRole) afterStage(stage string) {
 	t.mark.used = t.mark.used || stage == "record"
-	if t.Parts.AfterStage != nil {
-		t.Parts.AfterStage(stage)
+	if t.staged != nil {
+		t.staged(stage)
 	}
 }
 
 // scoresVersions says whether versions are scored.
 func (t *trainerRole) scoresVersions() bool {
-	if t.Config.Eval.Every == 0 {
+	if t.cfg.Eval.Every == 0 {
 		return false
 	}
 	if !slices.ContainsFunc(t.course.Tasks, func(of *Task) bool { return len(of.Data.Questions[tasks.Validation]) > 0 }) {
-		t.Log.Warn("no version is scored: there is no question in the validation split", "task", t.course.Names())
+		t.log.Warn("no version is scored: there is no question in the validation split", "task", t.course.Names())
 		return false
 	}
 	return true
@@ -196,7 +205,8 @@ func (t *trainerRole) scoresVersions() bool {
 // happens: a trainer that is refused leaves no mark. Nor does a trainer leave its settings where others trained the run, until a
 // step of its own is done.
 type folderMark struct {
-	*Run
+	cfg  *config.Config
+	log  *slog.Logger
 	used bool
 	once sync.Once
 }
@@ -206,17 +216,17 @@ func (m *folderMark) noteOnce() {
 		return
 	}
 	m.once.Do(func() {
-		if err := m.noteConfig(); err != nil {
-			m.Log.Warn("note how the run is configured", "err", err)
+		if err := noteConfig(m.cfg); err != nil {
+			m.log.Warn("note how the run is configured", "err", err)
 		}
 	})
 }
 
 // newestReported is the newest step that a metrics file has.
-func (s *Run) newestReported(file string) (newest int64) {
+func (t *trainerRole) newestReported(file string) (newest int64) {
 	records, err := report.ReadMetrics(file)
 	if err != nil {
-		s.Log.Warn("whether a step is missing is not known", "file", file, "err", err)
+		t.log.Warn("whether a step is missing is not known", "file", file, "err", err)
 		return math.MaxInt64
 	}
 	for _, r := range records {

@@ -2,6 +2,7 @@ package assembly
 
 import (
 	"fmt"
+	"log/slog"
 
 	"github.com/weir-rl/weir/internal/config"
 )
@@ -17,9 +18,9 @@ func UnreadLines(cfg *config.Config, origins map[string]string) []string {
 }
 
 // warnUnread logs the settings that nothing in the run reads.
-func (s *Run) warnUnread() {
-	values := config.Values(s.Config)
-	for _, e := range s.Config.Unread(s.Origins) {
-		s.Log.Warn("a setting has no effect", "key", e.Key, "value", config.Shown(values[e.Key]), "from", e.Origin, "because", e.Problem)
+func warnUnread(log *slog.Logger, cfg *config.Config, origins map[string]string) {
+	values := config.Values(cfg)
+	for _, e := range cfg.Unread(origins) {
+		log.Warn("a setting has no effect", "key", e.Key, "value", config.Shown(values[e.Key]), "from", e.Origin, "because", e.Problem)
 	}
 }

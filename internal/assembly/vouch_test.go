@@ -47,7 +47,7 @@ func TestLookingAtARunStartsNothingOfItsFolder(t *testing.T) {
 	s := &Run{Options: Options{Parts: doors, Environ: []string{}, Log: slog.New(slog.DiscardHandler)}, Config: cfg}
 	token := filepath.Join(t.TempDir(), "token")
 	require.NoError(t, os.WriteFile(token, []byte("0123456789abcdef"), 0o600))
-	server, err := view.Listen(view.Config{Listen: "127.0.0.1:0", TokenFile: token}, view.Deps{Runs: []view.Run{s.ViewedFolder(dir)}}, false)
+	server, err := view.Listen(view.Config{Listen: "127.0.0.1:0", TokenFile: token}, view.Deps{Runs: []view.Run{s.Viewer().FolderRun(dir)}}, false)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

@@ -18,10 +18,10 @@ import (
 const askTimeout = 2 * time.Second
 
 // watchWork has /readyz tell whether a role's work gets done, until the returned function is called.
-func (s *Run) watchWork(ctx context.Context, w telemetry.Work) (stop func()) {
+func (p *process) watchWork(ctx context.Context, w telemetry.Work) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var watching sync.WaitGroup
-	watching.Go(func() { s.health.Watch(ctx, w, s.Config.Telemetry.StalledAfter, s.Log) })
+	watching.Go(func() { p.health.Watch(ctx, w, p.cfg.Telemetry.StalledAfter, p.log) })
 	return func() {
 		cancel()
 		watching.Wait()
@@ -29,19 +29,19 @@ func (s *Run) watchWork(ctx context.Context, w telemetry.Work) (stop func()) {
 }
 
 // producerWork waits while an episode runs, or a ticket that nobody has taken.
-func (s *Run) producerWork(run *streams.Run) telemetry.Work {
+func (p *producerRole) producerWork() telemetry.Work {
 	return telemetry.Work{
 		Part: "producer",
 		Done: func() float64 {
-			return telemetry.Counted(s.registry, "weir_producer_episodes_total", "weir_producer_dropped_total",
+			return telemetry.Counted(p.registry, "weir_producer_episodes_total", "weir_producer_dropped_total",
 				"weir_producer_generate_seconds", "weir_producer_tool_seconds")
 		},
 		Waits: func(ctx context.Context) string {
-			return atBroker(ctx, run, func(ctx context.Context) (string, error) {
-				if n := telemetry.Counted(s.registry, "weir_producer_episodes_running"); n > 0 {
+			return atBroker(ctx, p.run, func(ctx context.Context) (string, error) {
+				if n := telemetry.Counted(p.registry, "weir_producer_episodes_running"); n > 0 {
 					return fmt.Sprintf("%.0f episodes are running", n), nil
 				}
-				tickets, err := run.TicketCounts(ctx)
+				tickets, err := p.run.TicketCounts(ctx)
 				if err != nil || tickets.Waiting == 0 {
 					return "", err
 				}
@@ -52,25 +52,25 @@ func (s *Run) producerWork(run *streams.Run) telemetry.Work {
 }
 
 // inferenceWork waits while a call does, or a policy version that is newer than the one in use.
-func (s *Run) inferenceWork(run *streams.Run) telemetry.Work {
+func (p *inferenceRole) inferenceWork() telemetry.Work {
 	return telemetry.Work{
 		Part: "inference",
 		Done: func() float64 {
-			return telemetry.Counted(s.registry, "weir_inference_tokens_total", "weir_inference_calls_total", "weir_inference_swaps_total")
+			return telemetry.Counted(p.registry, "weir_inference_tokens_total", "weir_inference_calls_total", "weir_inference_swaps_total")
 		},
 		Waits: func(ctx context.Context) string {
-			return atBroker(ctx, run, func(ctx context.Context) (string, error) {
-				if n := telemetry.Counted(s.registry, "weir_inference_running", "weir_inference_waiting"); n > 0 {
+			return atBroker(ctx, p.run, func(ctx context.Context) (string, error) {
+				if n := telemetry.Counted(p.registry, "weir_inference_running", "weir_inference_waiting"); n > 0 {
 					return fmt.Sprintf("%.0f calls wait for tokens", n), nil
 				}
-				newest, err := run.LatestManifest(ctx)
+				newest, err := p.run.LatestManifest(ctx)
 				if errors.Is(err, streams.ErrNoWeights) {
 					return "", nil
 				}
 				if err != nil {
 					return "", err
 				}
-				if in := telemetry.Counted(s.registry, "weir_inference_applied_version"); float64(newest.Version) > in {
+				if in := telemetry.Counted(p.registry, "weir_inference_applied_version"); float64(newest.Version) > in {
 					return fmt.Sprintf("policy version %d is published while version %.0f is in use", newest.Version, in), nil
 				}
 				return "", nil
@@ -80,15 +80,15 @@ func (s *Run) inferenceWork(run *streams.Run) telemetry.Work {
 }
 
 // trainerWork waits until the run is done. What is read and refused is no work: a flood of it must not look like a run that goes on.
-func (s *Run) trainerWork(run *streams.Run, passes *atomic.Int64) telemetry.Work {
+func (p *trainerRole) trainerWork() telemetry.Work {
 	return telemetry.Work{
 		Part: "trainer",
 		Done: func() float64 {
-			return float64(passes.Load()) + telemetry.Counted(s.registry, "weir_trainer_taken_up_total", "weir_trainer_steps_total")
+			return float64(p.passes.Load()) + telemetry.Counted(p.registry, "weir_trainer_taken_up_total", "weir_trainer_steps_total")
 		},
 		Waits: func(ctx context.Context) string {
-			return atBroker(ctx, run, func(ctx context.Context) (string, error) {
-				tickets, err := run.TicketCounts(ctx)
+			return atBroker(ctx, p.run, func(ctx context.Context) (string, error) {
+				tickets, err := p.run.TicketCounts(ctx)
 				if err != nil {
 					return "", err
 				}

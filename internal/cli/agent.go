@@ -129,7 +129,7 @@ func (f *agentFlags) openPolicy(cmd *cobra.Command, s *assembly.Run) (*assembly.
 	if f.endpoint.cfg.URL != "" {
 		return f.endpoint.openEndpoint(cmd, s, &f.ask.Question)
 	}
-	return f.model.Open(cmd.Context(), s)
+	return s.Models().Load(cmd.Context(), f.model)
 }
 
 // agentAsk says what an agent is asked.

@@ -36,7 +36,7 @@ history. /help lists what else can be typed there. weir agent run is for the que
 		if err != nil {
 			return err
 		}
-		m, err := model.Open(cmd.Context(), s)
+		m, err := s.Models().Load(cmd.Context(), model)
 		if err != nil {
 			return err
 		}

@@ -61,7 +61,7 @@ On a broker with keys it needs the seed of the admin, or of another role that --
 		if err != nil {
 			return err
 		}
-		if err := s.KnownOf(s.Config.Folder()).Check(*act); err != nil {
+		if err := s.Viewer().KnownOf(s.Config.Folder()).Check(*act); err != nil {
 			return fault.Usage(err)
 		}
 		done, err := actOn(cmd.Context(), s, as, *act)
@@ -80,14 +80,14 @@ func actOn(ctx context.Context, s *assembly.Run, as streams.Role, act operate.Ac
 	if url := assembly.NotedBroker(s.Config.Folder()); url != "" && s.Config.Broker.URL == "" {
 		s.Config.Broker.URL = url
 	}
-	conn, err := s.ConnectSoon(ctx, as)
+	conn, err := s.Connector().ConnectSoon(ctx, as)
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close()
 	run, err := conn.Attach(ctx, s.Config.Run.Name)
 	if err != nil {
-		return nil, assembly.ExplainAbsent(ctx, conn, s.BrokerURL(), err)
+		return nil, assembly.ExplainAbsent(ctx, conn, s.Connector().URL(), err)
 	}
 	return operate.Do(ctx, run, act, operatorName(), time.Now())
 }

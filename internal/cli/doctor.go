@@ -32,7 +32,7 @@ arguments and with 3 on a configuration that is at fault.`,
 		if err != nil {
 			return err
 		}
-		lines := doctor.Examine(cmd.Context(), doctor.Local{Environ: func(name string) string { return environVariable(a.environ, name) }, Ask: s.AskBroker}, needs)
+		lines := doctor.Examine(cmd.Context(), doctor.Local{Environ: func(name string) string { return environVariable(a.environ, name) }, Ask: s.Connector().AskBroker}, needs)
 		for i := range lines {
 			if lines[i].Check == "sandbox" {
 				lines[i] = assembly.ExamineSandbox(cmd.Context(), s.Config)

@@ -126,7 +126,7 @@ func (f *evalFlags) openPolicy(cmd *cobra.Command, a *app) (*assembly.LoadedPoli
 		m, err := f.endpoint.openEndpoint(cmd, s, q)
 		return m, q, err
 	}
-	m, err := f.model.Open(cmd.Context(), s)
+	m, err := s.Models().Load(cmd.Context(), f.model)
 	return m, q, err
 }
 

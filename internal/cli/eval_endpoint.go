@@ -47,7 +47,7 @@ func (e *asked) openEndpoint(cmd *cobra.Command, s *assembly.Run, q *assembly.Qu
 		client.Close()
 		_ = c.Close() // what they cannot end ends with this process
 	}
-	return &assembly.LoadedPolicy{Run: s, Course: c, Sampler: &assembly.Sampler{}, Close: end}, nil
+	return &assembly.LoadedPolicy{Config: s.Config, Log: s.Log, Course: c, Sampler: &assembly.Sampler{}, Close: end}, nil
 }
 
 // nameModel names the model that is asked, for people.

@@ -20,7 +20,7 @@ func forkOf(cmd *cobra.Command, s *assembly.Run, id string, turn int) (*replayed
 			return nil, fault.Usagef("--fork and --%s: want either: the episode has its own", flag)
 		}
 	}
-	t, err := s.ReadTrajectory(cmd.Context(), id)
+	t, err := s.Viewer().ReadTrajectory(cmd.Context(), id)
 	if err != nil {
 		return nil, err
 	}

@@ -53,7 +53,7 @@ after --max-tokens; the exit status is 0 either way, and -o json says which it w
 		if err != nil {
 			return err
 		}
-		m, err := s.OpenModelFolder(cmd.Context(), args[0])
+		m, err := s.Models().OpenFolder(cmd.Context(), args[0])
 		if err != nil {
 			return err
 		}

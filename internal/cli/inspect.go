@@ -37,7 +37,7 @@ again and judged anew; a trajectory that was trained on before is refused as a d
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
 		defer cancel()
-		run, _, leave, err := s.Visit(ctx, role)
+		run, _, leave, err := s.Connector().Visit(ctx, role)
 		if err != nil {
 			return err
 		}

@@ -25,7 +25,7 @@ number; what stands before it is written.`,
 		if err != nil {
 			return err
 		}
-		e, err := s.OpenEvaluator(cmd.Context(), args[0])
+		e, err := s.Models().OpenEvaluator(cmd.Context(), args[0])
 		if err != nil {
 			return err
 		}

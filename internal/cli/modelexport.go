@@ -37,7 +37,7 @@ appears whole or not at all, and Transformers, vLLM and SGLang read it.`,
 		if err != nil {
 			return err
 		}
-		from, at, err := s.Checkpoint(*step)
+		from, at, err := s.Models().Checkpoint(*step)
 		if err != nil {
 			return err
 		}

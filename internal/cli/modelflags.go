@@ -32,6 +32,6 @@ func (a *app) addModelFlags(cmd *cobra.Command) func(*cobra.Command) (*assembly.
 		if err != nil {
 			return nil, err
 		}
-		return m.Open(cmd.Context(), s)
+		return s.Models().Load(cmd.Context(), m)
 	}
 }

@@ -19,7 +19,7 @@ themselves. A broker with keys that is not embedded needs it once for each run, 
 			if err != nil {
 				return err
 			}
-			conn, err := s.ConnectSoon(cmd.Context(), streams.RoleAdmin)
+			conn, err := s.Connector().ConnectSoon(cmd.Context(), streams.RoleAdmin)
 			if err != nil {
 				return err
 			}
@@ -28,7 +28,7 @@ themselves. A broker with keys that is not embedded needs it once for each run, 
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(a.out, "run %s is open on %s\n", run.Name(), s.BrokerURL())
+			fmt.Fprintf(a.out, "run %s is open on %s\n", run.Name(), s.Connector().URL())
 			return nil
 		},
 	}

@@ -32,7 +32,7 @@ func replayOf(cmd *cobra.Command, s *assembly.Run, id string, model *assembly.Mo
 			return nil, fault.Usagef("--replay and --%s: want either: the episode has its own", flag)
 		}
 	}
-	t, err := s.ReadTrajectory(cmd.Context(), id)
+	t, err := s.Viewer().ReadTrajectory(cmd.Context(), id)
 	if err != nil {
 		return nil, err
 	}

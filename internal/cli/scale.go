@@ -146,7 +146,7 @@ func (k *scaler) keepScaling(ctx context.Context) (err error) {
 		return err
 	}
 	if k.pool != nil {
-		k.pool.broker = k.BrokerURL()
+		k.pool.broker = k.Connector().URL()
 		defer func() { err = errors.Join(err, k.pool.closePool()) }()
 	}
 	if err := k.setWorkers(ctx, k.bounds.Min, "the fewest"); err != nil {
@@ -187,7 +187,7 @@ func (k *scaler) keepScaling(ctx context.Context) (err error) {
 
 // openVisitor returns what looks at the run at its broker, and what ends that.
 func (k *scaler) openVisitor(ctx context.Context) (look func(context.Context) (*standing, error), leave func(), err error) {
-	run, up, leave, err := k.Visit(ctx, streams.RoleViewer)
+	run, up, leave, err := k.Connector().Visit(ctx, streams.RoleViewer)
 	if err != nil {
 		return nil, nil, err
 	}

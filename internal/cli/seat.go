@@ -35,7 +35,7 @@ On a broker with keys it needs the seed of the admin.`,
 		if err != nil {
 			return err
 		}
-		run, _, leave, err := s.Visit(cmd.Context(), streams.RoleAdmin)
+		run, _, leave, err := s.Connector().Visit(cmd.Context(), streams.RoleAdmin)
 		if err != nil {
 			return err
 		}

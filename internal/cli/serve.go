@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-rl/weir/consumers/openai"
+	"github.com/weir-rl/weir/internal/assembly"
 	"github.com/weir-rl/weir/internal/fault"
 )
 
@@ -41,7 +42,7 @@ chats, and no task is needed. It listens where --inference.openai.listen says, 1
 			return err
 		}
 		defer m.Close()
-		cfg := m.OpenAIConfig(m.Course)
+		cfg := assembly.OpenAIConfig(m.Config, m.Course)
 		cfg.Listen = cmp.Or(cfg.Listen, "127.0.0.1:8000")
 		api := openai.New(cfg, m.Sampler.Engine, m.Course.Tokenizer, m.Course.ChatContext, m.Log).WithChat(m.Course.ChatTemplate())
 		// An end that was asked for is the end of a server.

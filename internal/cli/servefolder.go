@@ -25,7 +25,7 @@ func (a *app) serveFolder(cmd *cobra.Command, dir string) error {
 	if err != nil {
 		return err
 	}
-	m, err := s.OpenModelFolder(cmd.Context(), dir)
+	m, err := s.Models().OpenFolder(cmd.Context(), dir)
 	if err != nil {
 		return err
 	}

@@ -34,7 +34,7 @@ were equal, say: weir audit counts them.`,
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), 10*time.Second)
 		defer cancel()
-		run, up, leave, err := s.Visit(ctx, streams.RoleViewer)
+		run, up, leave, err := s.Connector().Visit(ctx, streams.RoleViewer)
 		if err != nil {
 			return err
 		}

@@ -165,7 +165,7 @@ func (a *app) lookAtRun(cmd *cobra.Command, every time.Duration, fn func(ctx con
 	if err != nil {
 		return err
 	}
-	run, up, leave, err := s.Visit(cmd.Context(), streams.RoleViewer)
+	run, up, leave, err := s.Connector().Visit(cmd.Context(), streams.RoleViewer)
 	if err != nil {
 		return err
 	}

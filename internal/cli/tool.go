@@ -55,8 +55,9 @@ The exit status is 1 where the agent would have been told of an error, and where
 		if len(args) == 0 {
 			return a.listTools(s, ask.json)
 		}
-		defer s.CloseSandboxes()
-		opened, err := s.OpenTool(cmd.Context(), args[0], ask.task)
+		bench := s.NewToolBench()
+		defer bench.CloseSandboxes()
+		opened, err := bench.OpenTool(cmd.Context(), args[0], ask.task)
 		if err != nil {
 			return err
 		}
@@ -64,7 +65,7 @@ The exit status is 1 where the agent would have been told of an error, and where
 		if err != nil {
 			return err
 		}
-		defer s.CloseTool(t)
+		defer bench.CloseTool(t)
 		return a.useTool(cmd.Context(), s, t, ask, cmd.InOrStdin())
 	}
 	return cmd

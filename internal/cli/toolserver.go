@@ -60,13 +60,14 @@ func (a *app) addOffers(cmd *cobra.Command, serve func(context.Context, offered)
 		if err != nil {
 			return err
 		}
-		defer s.CloseSandboxes()
-		opened, err := s.OpenTools(cmd.Context(), args, *taskName)
+		bench := s.NewToolBench()
+		defer bench.CloseSandboxes()
+		opened, err := bench.OpenTools(cmd.Context(), args, *taskName)
 		if err != nil {
 			return err
 		}
 		for _, t := range opened {
-			defer s.CloseTool(t)
+			defer bench.CloseTool(t)
 		}
 		return serve(cmd.Context(), offered{opened, toolserver.New(cfg, opened), cfg.Idle, hosts})
 	}

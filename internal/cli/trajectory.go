@@ -134,7 +134,7 @@ func (r *runRecord) findRefused(ctx context.Context, id string) ([]runfolder.Ref
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	run, _, leave, err := r.Visit(ctx, streams.RoleViewer)
+	run, _, leave, err := r.Connector().Visit(ctx, streams.RoleViewer)
 	if err != nil {
 		return nil, err
 	}

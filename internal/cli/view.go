@@ -27,7 +27,7 @@ holds; on loopback only what changes something, or opens tasks and tools, does.`
 			if err != nil {
 				return err
 			}
-			runs, err := s.ViewedRuns(args)
+			runs, err := s.Viewer().Runs(args)
 			if err != nil {
 				return err
 			}
