@@ -31,7 +31,7 @@ func TestAModuleOfItsOwnTrains(t *testing.T) {
 	fulltest.Need(t, "builds and runs a program")
 	program, run := buildOutside(t, "own-agent")
 	out := run(program, "up", "--run.dir", filepath.Join(filepath.Dir(program), "runs"), "--trainer.steps", "3", "--trainer.batch_groups", "4",
-		"--eval.questions", "8", "--eval.test_questions", "8", "--telemetry.listen", "127.0.0.1:0", "--broker.listen", "127.0.0.1:0")
+		"--eval.questions", "8", "--eval.test_questions", "8", "--telemetry.listen", "127.0.0.1:0", "--broker.listen", "127.0.0.1:0", "--view.listen", "127.0.0.1:0")
 	require.Contains(t, out, "step 3/3")
 	require.Regexp(t, `(?m)^ *boxes +\d`, out, "the score of the task's own questions")
 }

@@ -206,9 +206,23 @@ func (r *resumption) checkSame() error {
 	return nil
 }
 
-// mayChange says whether the configuration lets a key of the algorithm change.
+// mayChange reports whether the configuration lets a key of the algorithm change: run.allow_change names the key or its section, or the
+// key that this key follows.
 func (r *resumption) mayChange(key string) bool {
-	return slices.ContainsFunc(r.cfg.Run.AllowChange, func(allowed string) bool {
+	allowed := slices.ContainsFunc(r.cfg.Run.AllowChange, func(allowed string) bool {
 		return key == allowed || strings.HasPrefix(key, allowed+".")
 	})
+	source := r.followedKey(key)
+	return allowed || source != "" && r.mayChange(source)
+}
+
+// followedKey returns the key whose value a key has because no source sets the key itself, as the optimizer of a critic follows the
+// policy's; "" for a key of its own.
+func (r *resumption) followedKey(key string) string {
+	for section, base := range r.cfg.Overrides() {
+		if name, in := strings.CutPrefix(key, section+"."); in && r.origins[key] == "" {
+			return base + "." + name
+		}
+	}
+	return ""
 }
