@@ -136,8 +136,12 @@ func TestKeysNamedInPagesExist(t *testing.T) {
 	variable := regexp.MustCompile(`\bWEIR_[A-Z0-9]+(?:_[A-Z0-9]+)*__[A-Z0-9_]+\b`)
 	file := regexp.MustCompile(`\.(go|jsonl?|safetensors|yaml|conf)$`)
 	flag := regexp.MustCompile(`--([a-z]+\.[a-z0-9_.]*[a-z0-9_])`)
+	theirs := regexp.MustCompile(`(?m)^\| [^|]* \|`) // the first column of a table
 	seen := 0
 	for path, text := range pages(t) {
+		if path == "docs/coming-from.md" {
+			text = theirs.ReplaceAllString(text, "|") // it has the keys of other trainers
+		}
 		var names []string
 		for _, m := range append(dotted.FindAllStringSubmatch(text, -1), flag.FindAllStringSubmatch(text, -1)...) {
 			names = append(names, m[1])
