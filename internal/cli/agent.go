@@ -164,7 +164,7 @@ func (k *agentAsk) checkFlags() error {
 }
 
 // runAgent runs the episode and shows it.
-func (a *app) runAgent(ctx context.Context, m *assembly.LoadedPolicy, t *assembly.Task, ask *agentAsk, asJSON bool) error {
+func (w *console) runAgent(ctx context.Context, m *assembly.LoadedPolicy, t *assembly.Task, ask *agentAsk, asJSON bool) error {
 	e := assembly.EpisodeRequest{Question: ask.Question, Task: t, ID: "agent-run", Seed: ask.seed}
 	judged := ask.prompt == "" || len(ask.answers) > 0
 	if ask.replay != nil {
@@ -172,7 +172,7 @@ func (a *app) runAgent(ctx context.Context, m *assembly.LoadedPolicy, t *assembl
 			return err
 		}
 	} else if ask.prompt != "" {
-		e.Prompt = a.typedQuestion(m, t, ask.prompt, ask.answers)
+		e.Prompt = w.typedQuestion(m, t, ask.prompt, ask.answers)
 	} else {
 		found, err := t.Question(tasks.Split(ask.split), ask.index)
 		if err != nil {
@@ -182,7 +182,7 @@ func (a *app) runAgent(ctx context.Context, m *assembly.LoadedPolicy, t *assembl
 	}
 	shown := &live{prompt: true}
 	if !asJSON {
-		shown.out, shown.colour = a.out, showsColour(a.out, a.environ)
+		shown.out, shown.colour = w.out, showsColour(w.out, w.environ)
 	}
 	e.Watch = shown.showMove
 	trajectory, err := m.RunEpisode(ctx, &e)
@@ -191,18 +191,18 @@ func (a *app) runAgent(ctx context.Context, m *assembly.LoadedPolicy, t *assembl
 	}
 	r := shown.shownRollout(trajectory, m.Course.Tokenizer)
 	if ask.replay != nil {
-		fmt.Fprintln(a.err, ask.replay.compareTokens(trajectory))
+		fmt.Fprintln(w.err, ask.replay.compareTokens(trajectory))
 	}
 	if asJSON {
-		return a.printJSON(r)
+		return w.printJSON(r)
 	}
-	if err := r.PrintEnd(a.out); err != nil {
+	if err := r.PrintEnd(w.out); err != nil {
 		return err
 	}
 	if judged && len(e.Prompt.Answers) > 0 {
-		fmt.Fprintf(a.err, "right: %s\n", report.Plain(strings.Join(e.Prompt.Answers, " or ")))
+		fmt.Fprintf(w.err, "right: %s\n", report.Plain(strings.Join(e.Prompt.Answers, " or ")))
 	} else if !judged {
-		fmt.Fprintln(a.err, "the reward knows no right answer: --answer gives one")
+		fmt.Fprintln(w.err, "the reward knows no right answer: --answer gives one")
 	}
 	return nil
 }

@@ -23,7 +23,7 @@ import (
 func command(t *testing.T, args ...string) (out, errs string, err error) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	cmd := (&app{doors: builtin.Doors(), out: &stdout, err: &stderr, environ: os.Environ(), args: args}).rootCommand()
+	cmd := (&app{doors: builtin.Doors(), args: args, console: console{out: &stdout, err: &stderr, environ: os.Environ()}}).rootCommand()
 	cmd.SetArgs(args)
 	err = cmd.ExecuteContext(t.Context())
 	return stdout.String(), stderr.String(), err

@@ -2,10 +2,7 @@ package cli
 
 import (
 	"fmt"
-	"io"
-	"maps"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"sync"
 
@@ -25,34 +22,21 @@ type app struct {
 	// doors are the parts that a configuration can name.
 	doors parts.Registry
 	// memory is what the process may have; its zero value bounds nothing.
-	memory   machine.Memory
-	out, err io.Writer
-	environ  []string
+	memory machine.Memory
+	console
 	// args are the command line without the program's name: they hold the names of the user's own sections, each key of
 	// which is a flag.
 	args  []string
 	files []string
-	// plain asks for lines where a terminal would get the live view.
-	plain bool
 
 	once      sync.Once
-	known     *config.Config // what reference returns
-	knownKeys []string
+	reference *keyReference // what keys returns
 }
 
-// referenceConfig has every key that there is without a configuration.
-func (a *app) referenceConfig() *config.Config {
-	a.once.Do(func() {
-		a.known = config.Reference(a.doors)
-		a.knownKeys = slices.Sorted(slices.Values(slices.AppendSeq(config.Keys(a.known), maps.Keys(a.known.Others()))))
-	})
-	return a.known
-}
-
-// referenceKeys are those of the reference.
-func (a *app) referenceKeys() []string {
-	a.referenceConfig()
-	return a.knownKeys
+// keys returns every key that there is without a configuration.
+func (a *app) keys() *keyReference {
+	a.once.Do(func() { a.reference = newKeyReference(a.doors, a.args) })
+	return a.reference
 }
 
 func (a *app) rootCommand() *cobra.Command {
@@ -154,7 +138,7 @@ func (a *app) explainFlagError(cmd *cobra.Command, err error) error {
 		return fault.Usage(err)
 	}
 	if strings.Contains(name, ".") {
-		if _, near := config.Get(a.referenceConfig(), name); near != nil {
+		if _, near := config.Get(a.keys().known, name); near != nil {
 			return config.Invalid(fmt.Errorf("unknown flag --%w", near))
 		}
 	}
@@ -173,7 +157,7 @@ func (a *app) loadConfig(cmd *cobra.Command) (*config.Config, map[string]string,
 
 // configSources are the places that the command line names.
 func (a *app) configSources(cmd *cobra.Command) config.Sources {
-	return config.Sources{Files: a.files, Environ: a.environ, Flags: a.typedKeys(cmd)}
+	return config.Sources{Files: a.files, Environ: a.environ, Flags: a.keys().typedKeys(cmd)}
 }
 
 // openProcess loads the configuration and opens what every role has: logs, metrics and health. A command that names

@@ -66,7 +66,7 @@ const chatHelp = `a question, and Enter   the agent answers it, and what it says
 `
 
 // askEachLine asks each line until they end or /quit is one.
-func (a *app) askEachLine(ctx context.Context, lines *lineReader, ask func(question string) error) error {
+func (w *console) askEachLine(ctx context.Context, lines *lineReader, ask func(question string) error) error {
 	for {
 		text, err := lines.readLine(ctx)
 		if errors.Is(err, io.EOF) {
@@ -84,9 +84,9 @@ func (a *app) askEachLine(ctx context.Context, lines *lineReader, ask func(quest
 		case text == "/quit":
 			return nil
 		case text == "/help":
-			fmt.Fprint(a.err, chatHelp)
+			fmt.Fprint(w.err, chatHelp)
 		case strings.HasPrefix(text, "/"):
-			fmt.Fprintf(a.err, "no command %s; /help lists them\n", report.Plain(text))
+			fmt.Fprintf(w.err, "no command %s; /help lists them\n", report.Plain(text))
 		default:
 			if err := ask(text); err != nil {
 				return err
@@ -107,19 +107,19 @@ func exampleQuestion(t *assembly.Task) string {
 }
 
 // askOnce runs one episode and shows it as it goes on.
-func (a *app) askOnce(ctx context.Context, m *assembly.LoadedPolicy, t *assembly.Task, text string, temperature float32) error {
-	shown := &live{out: a.out, colour: showsColour(a.out, a.environ)}
+func (w *console) askOnce(ctx context.Context, m *assembly.LoadedPolicy, t *assembly.Task, text string, temperature float32) error {
+	shown := &live{out: w.out, colour: showsColour(w.out, w.environ)}
 	e := assembly.EpisodeRequest{
-		Question: assembly.Question{Temperature: temperature, Timeout: -1}, Task: t, ID: "chat", Prompt: a.typedQuestion(m, t, text, nil), Seed: uint64(os.Getpid()), Watch: shown.showMove,
+		Question: assembly.Question{Temperature: temperature, Timeout: -1}, Task: t, ID: "chat", Prompt: w.typedQuestion(m, t, text, nil), Seed: uint64(os.Getpid()), Watch: shown.showMove,
 	}
 	trajectory, err := m.RunEpisode(ctx, &e)
 	if err != nil {
 		return err
 	}
 	if trajectory.Stop != schemas.StopAnswer {
-		fmt.Fprintf(a.out, "  no answer (stopped by %s)\n", trajectory.Stop)
+		fmt.Fprintf(w.out, "  no answer (stopped by %s)\n", trajectory.Stop)
 		return nil
 	}
-	fmt.Fprintf(a.out, "  answer       %s\n", report.Plain(trajectory.Answer))
+	fmt.Fprintf(w.out, "  answer       %s\n", report.Plain(trajectory.Answer))
 	return nil
 }

@@ -62,7 +62,7 @@ func newShowCommand(a *app) *cobra.Command {
 }
 
 // printOrigins prints a line for each key: its value, where that came from, and if asked for the default.
-func (a *app) printOrigins(format *outputFormat, cfg *config.Config, values map[string]any, origins map[string]string, beside bool) (err error) {
+func (w *console) printOrigins(format *outputFormat, cfg *config.Config, values map[string]any, origins map[string]string, beside bool) (err error) {
 	defaults := cfg.Defaults()
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		from, note := cmp.Or(origins[key], "default"), ""
@@ -70,9 +70,9 @@ func (a *app) printOrigins(format *outputFormat, cfg *config.Config, values map[
 			note = ", default " + config.Shown(defaults[key])
 		}
 		if format.isJSON() {
-			err = a.printJSON(originOf{key, values[key], defaults[key], from})
+			err = w.printJSON(originOf{key, values[key], defaults[key], from})
 		} else {
-			_, err = fmt.Fprintf(a.out, "%s = %v  (%s%s)\n", key, values[key], from, note)
+			_, err = fmt.Fprintf(w.out, "%s = %v  (%s%s)\n", key, values[key], from, note)
 		}
 		if err != nil {
 			return err

@@ -93,9 +93,9 @@ func actOn(ctx context.Context, s *assembly.Run, as streams.Role, act operate.Ac
 }
 
 // printAct prints what an act has changed.
-func (a *app) printAct(done *operate.Done, asJSON bool) error {
+func (w *console) printAct(done *operate.Done, asJSON bool) error {
 	if asJSON {
-		return a.printJSON(struct {
+		return w.printJSON(struct {
 			Changes []string `json:"changes"`
 			Paused  bool     `json:"paused"`
 			Drain   bool     `json:"draining"`
@@ -105,10 +105,10 @@ func (a *app) printAct(done *operate.Done, asJSON bool) error {
 		}{done.Changes, done.Control.Paused, done.Control.Draining, done.Control.Eta, done.Control.Depth, limitTexts(done.Control.Limits)})
 	}
 	if len(done.Changes) == 0 {
-		fmt.Fprintln(a.out, "that is so already")
+		fmt.Fprintln(w.out, "that is so already")
 		return nil
 	}
-	fmt.Fprintln(a.out, strings.Join(done.Changes, "\n"))
+	fmt.Fprintln(w.out, strings.Join(done.Changes, "\n"))
 	return nil
 }
 

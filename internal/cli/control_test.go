@@ -63,7 +63,7 @@ func TestControlTellsThatABoundIsNegative(t *testing.T) {
 		"depth -x": "unknown shorthand flag: 'x' in -x",
 		"eta 4 -1": "unknown shorthand flag: '1' in -1",
 	} {
-		a := &app{out: io.Discard, err: io.Discard}
+		a := &app{console: console{out: io.Discard, err: io.Discard}}
 		cmd := a.rootCommand()
 		cmd.SetArgs(append([]string{"control"}, strings.Fields(words)...))
 		err := cmd.ExecuteContext(t.Context())

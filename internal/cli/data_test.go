@@ -17,7 +17,7 @@ import (
 func inspected(t *testing.T, args ...string) (stdout, stderr string, err error) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	cmd := (&app{doors: builtin.Doors(), out: &out, err: &errs}).rootCommand()
+	cmd := (&app{doors: builtin.Doors(), console: console{out: &out, err: &errs}}).rootCommand()
 	cmd.SetArgs(append([]string{"data"}, args...))
 	err = cmd.ExecuteContext(t.Context())
 	return out.String(), errs.String(), err

@@ -50,7 +50,7 @@ func TestEvalAsksAnEndpoint(t *testing.T) {
 		filepath.Join(dir, "rows.jsonl")+"]\n    train_files: ["+filepath.Join(root, "examples", "own-data", "minus.parquet")+"]\n"), 0o600))
 	run := func(args ...string) (string, string, error) {
 		var out, errs bytes.Buffer
-		cmd := (&app{doors: builtin.Doors(), out: &out, err: &errs, environ: os.Environ()}).rootCommand()
+		cmd := (&app{doors: builtin.Doors(), console: console{out: &out, err: &errs, environ: os.Environ()}}).rootCommand()
 		cmd.SetArgs(append([]string{"eval", "--run.dir", dir, "--config", filepath.Join(dir, "run.yaml")}, args...))
 		err := cmd.ExecuteContext(t.Context())
 		return out.String(), errs.String(), err

@@ -166,7 +166,7 @@ func documented(key string) bool {
 // Commands that the pages show are commands, with flags that they have.
 func TestCommandsInPagesExist(t *testing.T) {
 	t.Parallel()
-	root := (&app{doors: builtin.Doors(), out: io.Discard, err: io.Discard}).rootCommand()
+	root := (&app{doors: builtin.Doors(), console: console{out: io.Discard, err: io.Discard}}).rootCommand()
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	quoted := regexp.MustCompile(`'[^']*'`) // another program's command, with flags of its own

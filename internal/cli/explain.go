@@ -23,7 +23,7 @@ func newExplainCommand(a *app) *cobra.Command {
 		Long: `Explain says all of a configuration key: its meaning, type, default, the values it takes, its value here and where that
 came from. Of a section it lists the keys; without an argument, the sections.`,
 		Example: "  weir config explain\n  weir config explain trainer.loss\n  weir config explain trainer.eta --config run.yaml",
-		Args:    cobra.MaximumNArgs(1), ValidArgsFunction: a.completeTopics,
+		Args:    cobra.MaximumNArgs(1), ValidArgsFunction: a.keys().completeTopics,
 	}
 	format := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -31,7 +31,7 @@ came from. Of a section it lists the keys; without an argument, the sections.`,
 		if err != nil {
 			return err
 		}
-		values := config.Values(a.referenceConfig()) // also of what this configuration does not name
+		values := config.Values(a.keys().known) // also of what this configuration does not name
 		maps.Copy(values, cfg.Others())
 		maps.Copy(values, config.Values(cfg))
 		e := explainer{app: a, cfg: cfg, values: values, origins: origins, changed: config.Changed(cfg)}
@@ -64,7 +64,7 @@ type explainer struct {
 func (e *explainer) aboutKey(key string) (config.Entry, error) {
 	entry, err := e.cfg.Explain(key)
 	if err != nil {
-		if other, err := e.referenceConfig().Explain(key); err == nil {
+		if other, err := e.keys().known.Explain(key); err == nil {
 			return other, nil
 		}
 	}
@@ -73,7 +73,7 @@ func (e *explainer) aboutKey(key string) (config.Entry, error) {
 
 // keyMeaning is what a key or a section is for.
 func (e *explainer) keyMeaning(key string) string {
-	return cmp.Or(e.cfg.Meaning(key), e.referenceConfig().Meaning(key))
+	return cmp.Or(e.cfg.Meaning(key), e.keys().known.Meaning(key))
 }
 
 // matchingKeys are those that match, sorted.
@@ -138,7 +138,7 @@ func (e *explainer) asJSON(topic string) error {
 	if err != nil {
 		return err
 	}
-	defaults := e.referenceConfig().Defaults()
+	defaults := e.keys().known.Defaults()
 	maps.Copy(defaults, e.cfg.Defaults())
 	for _, key := range keys {
 		about, err := e.aboutKey(key)
@@ -294,11 +294,6 @@ func (e *explainer) listKeys(keys []string, shared string) error {
 }
 
 // briefMeaning is what a key or section means, without its name at the head.
-func (a *app) briefMeaning(key string) string {
-	return withoutName(key, a.referenceConfig().Meaning(key))
-}
-
-// briefMeaning is what a key or section means, without its name at the head.
 func (e *explainer) briefMeaning(key string) string { return withoutName(key, e.keyMeaning(key)) }
 
 // withoutName leaves a key's name at the head of its meaning out.
@@ -349,18 +344,4 @@ func wrapText(text, indent string) string {
 		line += word
 	}
 	return strings.Join(append(lines, line), "\n")
-}
-
-// completeTopics completes keys and sections.
-func (a *app) completeTopics(_ *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	var out []string
-	for _, key := range a.referenceKeys() {
-		if key = strings.TrimSuffix(key, ".*"); strings.HasPrefix(key, begun) {
-			out = append(out, key+"\t"+firstSentence(a.briefMeaning(key)))
-		}
-	}
-	return out, cobra.ShellCompDirectiveNoFileComp
 }

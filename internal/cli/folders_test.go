@@ -49,7 +49,7 @@ func script(t *testing.T, stdin, name string, args ...string) string {
 func runWeir(t *testing.T, stdin string, args ...string) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
-	a := &app{doors: builtin.Doors(), out: &out, err: io.Discard, args: args, memory: machine.Memory{Bytes: 1 << 40, From: "of this machine"}}
+	a := &app{doors: builtin.Doors(), args: args, memory: machine.Memory{Bytes: 1 << 40, From: "of this machine"}, console: console{out: &out, err: io.Discard}}
 	cmd := a.rootCommand()
 	cmd.SetIn(strings.NewReader(stdin))
 	cmd.SetArgs(args)

@@ -137,16 +137,16 @@ type generated struct {
 }
 
 // generateText samples and prints: the text as it comes, or all of it in JSON.
-func (a *app) generateText(ctx context.Context, m *assembly.OpenModel, f *askFor, tokens []int32, inJSON bool) error {
+func (w *console) generateText(ctx context.Context, m *assembly.OpenModel, f *askFor, tokens []int32, inJSON bool) error {
 	out := generated{PromptTokens: len(tokens), Tokens: []int32{}, Logprobs: []float32{}}
 	stream := tokenizer.NewStream(m.Codec)
 	say := func(text string) {
 		out.Text += text
-		if isTerminal(a.out) {
+		if isTerminal(w.out) {
 			text = report.Plain(text)
 		}
 		if !inJSON {
-			fmt.Fprint(a.out, text)
+			fmt.Fprint(w.out, text)
 		}
 	}
 	req := &schemas.GenerateRequest{
@@ -171,12 +171,12 @@ func (a *app) generateText(ctx context.Context, m *assembly.OpenModel, f *askFor
 	switch {
 	case err != nil:
 		if !inJSON && len(out.Tokens) > 0 {
-			fmt.Fprintln(a.out)
+			fmt.Fprintln(w.out)
 		}
 		return err
 	case inJSON:
-		return a.printJSON(out)
+		return w.printJSON(out)
 	}
-	fmt.Fprintln(a.out)
+	fmt.Fprintln(w.out)
 	return nil
 }

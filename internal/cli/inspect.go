@@ -63,11 +63,11 @@ type rejectedAnswer struct {
 	Bytes    int            `json:"bytes"`
 }
 
-func (a *app) listRejected(ctx context.Context, run *streams.Run, reason schemas.Reason, asJSON bool) error {
-	w := table.NewWriter()
-	w.SetOutputMirror(a.out)
-	w.SetStyle(table.StyleLight)
-	w.AppendHeader(table.Row{"number", "at", "reason", "was in", "bytes", "detail"})
+func (w *console) listRejected(ctx context.Context, run *streams.Run, reason schemas.Reason, asJSON bool) error {
+	rows := table.NewWriter()
+	rows.SetOutputMirror(w.out)
+	rows.SetStyle(table.StyleLight)
+	rows.AppendHeader(table.Row{"number", "at", "reason", "was in", "bytes", "detail"})
 	n := 0
 	for m, err := range run.Rejected(ctx) {
 		if err != nil {
@@ -78,14 +78,14 @@ func (a *app) listRejected(ctx context.Context, run *streams.Run, reason schemas
 		}
 		n++
 		if asJSON {
-			err := a.printJSON(rejectedAnswer{m.Sequence, m.At.UTC(), m.Reason, m.Detail, m.Subject, m.Stream, m.Original, len(m.Data)})
+			err := w.printJSON(rejectedAnswer{m.Sequence, m.At.UTC(), m.Reason, m.Detail, m.Subject, m.Stream, m.Original, len(m.Data)})
 			if err != nil {
 				return err
 			}
 			continue
 		}
 		// A stranger wrote these.
-		w.AppendRow(table.Row{
+		rows.AppendRow(table.Row{
 			m.Sequence, m.At.Local().Format(time.DateTime), report.Plain(string(m.Reason)), report.Plain(m.Subject), len(m.Data), report.Plain(m.Detail),
 		})
 	}
@@ -97,14 +97,14 @@ func (a *app) listRejected(ctx context.Context, run *streams.Run, reason schemas
 		if reason != "" {
 			with = fmt.Sprintf(" as %q", reason)
 		}
-		fmt.Fprintf(a.out, "nothing was refused%s; weir audit counts what was dropped with its group\n", with)
+		fmt.Fprintf(w.out, "nothing was refused%s; weir audit counts what was dropped with its group\n", with)
 		return nil
 	}
-	w.Render()
+	rows.Render()
 	return nil
 }
 
-func (a *app) replayRejected(ctx context.Context, run *streams.Run, numbers []uint, asJSON bool) error {
+func (w *console) replayRejected(ctx context.Context, run *streams.Run, numbers []uint, asJSON bool) error {
 	left := slices.Clone(numbers)
 	for m, err := range run.Rejected(ctx) {
 		if err != nil {
@@ -118,9 +118,9 @@ func (a *app) replayRejected(ctx context.Context, run *streams.Run, numbers []ui
 			return err
 		}
 		if asJSON {
-			err = a.printJSON(map[string]uint64{"published": m.Sequence})
+			err = w.printJSON(map[string]uint64{"published": m.Sequence})
 		} else {
-			_, err = fmt.Fprintf(a.out, "published number %d again\n", m.Sequence)
+			_, err = fmt.Fprintf(w.out, "published number %d again\n", m.Sequence)
 		}
 		if err != nil {
 			return err

@@ -18,26 +18,26 @@ import (
 
 // keyFlags makes a flag of every key, completed with the values that the key takes.
 func (a *app) keyFlags(root *cobra.Command) {
-	flags, values := root.PersistentFlags(), config.Values(a.referenceConfig())
-	maps.Copy(values, a.referenceConfig().Others())
+	flags, values := root.PersistentFlags(), config.Values(a.keys().known)
+	maps.Copy(values, a.keys().known.Others())
 	add := func(name, like string) {
 		if open, ok := strings.CutSuffix(like, ".*"); ok {
-			flags.StringToString(strings.TrimSuffix(name, ".*"), nil, firstSentence(a.briefMeaning(open)))
+			flags.StringToString(strings.TrimSuffix(name, ".*"), nil, firstSentence(a.keys().briefMeaning(open)))
 			return
 		}
-		flags.String(name, "", firstSentence(a.briefMeaning(like)))
+		flags.String(name, "", firstSentence(a.keys().briefMeaning(like)))
 		if _, isBool := values[like].(bool); isBool {
 			flags.Lookup(name).NoOptDefVal = "true"
 		}
 	}
 	flags.String(sectionTasks, "", "names of tasks to train on, with commas between, each as if its section were there")
-	for _, key := range a.referenceKeys() {
+	for _, key := range a.keys().names {
 		add(key, key)
 		if strings.HasSuffix(key, ".*") {
 			continue
 		}
 		complete := func(_ *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
-			return a.completeValue(key, begun)
+			return a.keys().completeValue(key, begun)
 		}
 		if key == "run.name" {
 			complete = a.completeRuns
@@ -46,9 +46,9 @@ func (a *app) keyFlags(root *cobra.Command) {
 			panic(err) // the flag was made above
 		}
 	}
-	for _, key := range a.ownKeys() {
+	for _, key := range a.keys().ownKeys() {
 		if flags.Lookup(key) == nil {
-			add(key, a.likeOwn(key))
+			add(key, a.keys().likeOwn(key))
 		}
 	}
 }
@@ -56,74 +56,9 @@ func (a *app) keyFlags(root *cobra.Command) {
 // sectionTasks is the section of the tasks, and the flag that lists them.
 const sectionTasks = "tasks"
 
-// ownKeys are the keys on the command line that are in a section of the user's own: below tasks, agents or tools.
-func (a *app) ownKeys() []string {
-	var out []string
-	for _, arg := range a.args {
-		key, _, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
-		if parts := strings.SplitN(key, ".", 3); len(arg) > 2 && arg[:2] == "--" && len(parts) == 3 &&
-			slices.Contains([]string{"services", sectionTasks, "agents", "tools"}, parts[0]) {
-			out = append(out, key)
-		}
-	}
-	return out
-}
-
-// likeOwn is a key of the reference that takes the same values as a key in a section of the user's own: one that has the same
-// name in a section of any type. It is the key itself where there is none.
-func (a *app) likeOwn(key string) string {
-	own := strings.SplitN(key, ".", 3)
-	for _, known := range a.referenceKeys() {
-		if parts := strings.SplitN(known, ".", 3); len(parts) == 3 && parts[0] == own[0] && strings.TrimSuffix(parts[2], ".*") == own[2] {
-			return known
-		}
-	}
-	return key
-}
-
-// isKey says whether a flag is a key's.
-func (a *app) isKey(f *pflag.Flag) bool {
-	return f.Name == sectionTasks || slices.Contains(a.referenceKeys(), f.Name) || slices.Contains(a.referenceKeys(), f.Name+".*") ||
-		slices.Contains(a.ownKeys(), f.Name)
-}
-
-// typedKeys are the keys that the command line gives.
-func (a *app) typedKeys(cmd *cobra.Command) map[string]string {
-	flags := map[string]string{}
-	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if !a.isKey(f) {
-			return
-		}
-		entries, err := cmd.Flags().GetStringToString(f.Name)
-		if err != nil {
-			flags[f.Name] = f.Value.String()
-			return
-		}
-		for k, v := range entries {
-			flags[f.Name+"."+k] = v
-		}
-	})
-	return flags
-}
-
-// completeValue gives the values that a key takes, or leaves a key that names a file or folder to the shell.
-func (a *app) completeValue(key, begun string) ([]string, cobra.ShellCompDirective) {
-	e, err := a.referenceConfig().Explain(key)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	if e.Choices == nil {
-		if e.Type == "string" {
-			return nil, cobra.ShellCompDirectiveDefault
-		}
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	return slices.DeleteFunc(e.Choices, func(v string) bool { return !strings.HasPrefix(v, begun) }), cobra.ShellCompDirectiveNoFileComp
-}
-
 // completeRuns gives the runs in run.dir.
 func (a *app) completeRuns(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
-	dir := a.referenceConfig().Run.Dir
+	dir := a.keys().known.Run.Dir
 	if cfg, _, err := a.loadConfig(cmd); err == nil {
 		dir = cfg.Run.Dir
 	}
@@ -176,12 +111,12 @@ func (a *app) helpOfKeys(root *cobra.Command) {
 	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
 		keys := root.PersistentFlags()
 		hide := func(hidden bool) {
-			keys.VisitAll(func(f *pflag.Flag) { f.Hidden = hidden && a.isKey(f) })
+			keys.VisitAll(func(f *pflag.Flag) { f.Hidden = hidden && a.keys().isKey(f) })
 		}
 		hide(true) // for the time of this text alone: completion passes over what is hidden
 		help(cmd, args)
 		hide(false)
-		writeKeyHelp(cmd.OutOrStdout(), len(a.referenceKeys()), readBy(cmd))
+		writeKeyHelp(cmd.OutOrStdout(), len(a.keys().names), readBy(cmd))
 	})
 }
 

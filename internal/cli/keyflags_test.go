@@ -21,7 +21,7 @@ func TestTheHelpNamesKeysThatThereAre(t *testing.T) {
 	for _, section := range usedKeys() {
 		have = append(have, section[0])
 		for _, key := range section[1:] {
-			known := slices.ContainsFunc(a.referenceKeys(), func(k string) bool {
+			known := slices.ContainsFunc(a.keys().names, func(k string) bool {
 				parts := append(strings.SplitN(k, ".", 3), "", "")
 				rest := parts[2]
 				return k == section[0]+"."+key || "NAME."+rest == key && strings.HasPrefix(k, section[0]+".")
@@ -29,7 +29,7 @@ func TestTheHelpNamesKeysThatThereAre(t *testing.T) {
 			require.True(t, known, "%s.%s", section[0], key)
 		}
 	}
-	for _, key := range a.referenceKeys() {
+	for _, key := range a.keys().names {
 		section, _, _ := strings.Cut(key, ".")
 		want = append(want, section)
 	}
@@ -40,7 +40,7 @@ func TestTheHelpNamesKeysThatThereAre(t *testing.T) {
 func TestHelpFitsATerminal(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	root := (&app{doors: builtin.Doors(), out: &out, err: &out}).rootCommand()
+	root := (&app{doors: builtin.Doors(), console: console{out: &out, err: &out}}).rootCommand()
 	everyCommand(root, func(cmd *cobra.Command) {
 		out.Reset()
 		cmd.Example = "" // a command that is copied stays on its line

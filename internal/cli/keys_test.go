@@ -18,7 +18,7 @@ func TestKeysHandsEachRoleItsOwnSeedAndChangesNone(t *testing.T) {
 	dir, seeds := t.TempDir(), filepath.Join(t.TempDir(), "seeds")
 	var first []byte
 	for range 2 {
-		a := &app{doors: builtin.Doors(), out: new(bytes.Buffer), err: new(bytes.Buffer)}
+		a := &app{doors: builtin.Doors(), console: console{out: new(bytes.Buffer), err: new(bytes.Buffer)}}
 		cmd := a.rootCommand()
 		cmd.SetArgs([]string{"keys", "--dir", dir, "--seeds", seeds})
 		require.NoError(t, cmd.ExecuteContext(t.Context()))

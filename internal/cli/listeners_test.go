@@ -133,7 +133,7 @@ func startGateway(key string) func(*testing.T) string {
 func startTools(mcp bool) func(*testing.T) string {
 	return func(t *testing.T) string {
 		out, in := io.Pipe()
-		a, served := &app{out: in}, []producers.Tool{calculator.Tool{}}
+		a, served := &app{console: console{out: in}}, []producers.Tool{calculator.Tool{}}
 		o := offered{tools: served, sessions: toolserver.New(toolserver.Config{Sessions: 4, Idle: time.Hour}, served), idle: time.Hour}
 		whileTested(t, func(ctx context.Context) error {
 			if mcp {

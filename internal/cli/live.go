@@ -60,10 +60,10 @@ func (l *live) shownRollout(t *schemas.Trajectory, tok producers.Tokenizer) *rep
 }
 
 // typedQuestion is a question that somebody typed, as the task phrases its own. Words that the policy has never seen are told.
-func (a *app) typedQuestion(m *assembly.LoadedPolicy, t *assembly.Task, text string, answers []string) schemas.Prompt {
+func (w *console) typedQuestion(m *assembly.LoadedPolicy, t *assembly.Task, text string, answers []string) schemas.Prompt {
 	p, unknown := m.Course.TypedPrompt(t, text, answers)
 	if len(unknown) > 0 {
-		fmt.Fprintln(a.err, assembly.UnknownWordsNote(unknown))
+		fmt.Fprintln(w.err, assembly.UnknownWordsNote(unknown))
 	}
 	return p
 }

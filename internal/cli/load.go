@@ -25,7 +25,7 @@ func (a *app) loadWrittenWith(cmd *cobra.Command, more map[string]string) (*conf
 	if err != nil {
 		return nil, err
 	}
-	flags := a.typedKeys(cmd)
+	flags := a.keys().typedKeys(cmd)
 	maps.Copy(flags, more)
 	file := filepath.Join(named.Folder(), assembly.ConfigFile)
 	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {

@@ -67,7 +67,7 @@ func Main(doors parts.Registry) int {
 	})()
 	memory := machine.Limit()
 	stayWithin(memory)
-	a := &app{doors: doors, memory: memory, out: os.Stdout, err: os.Stderr, environ: os.Environ(), args: os.Args[1:]}
+	a := &app{doors: doors, memory: memory, args: os.Args[1:], console: console{out: os.Stdout, err: os.Stderr, environ: os.Environ()}}
 	err := a.rootCommand().ExecuteContext(drain)
 	if err == nil {
 		return 0

@@ -78,7 +78,7 @@ func (f *jsonAlias) Set(text string) error {
 func (f *jsonAlias) Type() string { return "bool" }
 
 // printJSON writes one document on a line. Characters that a terminal could take for a command are escaped.
-func (a *app) printJSON(v any) error { return writeJSON(a.out, v) }
+func (w *console) printJSON(v any) error { return writeJSON(w.out, v) }
 
 func writeJSON(w io.Writer, v any) error {
 	var b bytes.Buffer

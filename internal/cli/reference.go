@@ -76,7 +76,7 @@ func exitsOf(path string) []Exit {
 
 // Reference is the table of commands, in the order of their paths.
 func Reference(doors parts.Registry) []CommandReference {
-	a := &app{doors: doors, out: io.Discard, err: io.Discard}
+	a := &app{doors: doors, console: console{out: io.Discard, err: io.Discard}}
 	root := a.rootCommand()
 	root.InitDefaultCompletionCmd()
 	root.InitDefaultHelpCmd()
@@ -96,7 +96,7 @@ func (a *app) referenceOf(cmd *cobra.Command) CommandReference {
 		Exits: exitsOf(cmd.CommandPath()),
 	}
 	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
-		if f.Hidden || f.Name == "help" || a.isKey(f) {
+		if f.Hidden || f.Name == "help" || a.keys().isKey(f) {
 			return
 		}
 		value, meaning := pflag.UnquoteUsage(f)

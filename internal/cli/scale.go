@@ -128,7 +128,7 @@ func (a *app) roleArgs(cmd *cobra.Command) (args []string) {
 	for _, f := range a.files {
 		args = append(args, "--config", f)
 	}
-	for key, value := range a.typedKeys(cmd) {
+	for key, value := range a.keys().typedKeys(cmd) {
 		args = append(args, "--"+key+"="+value)
 	}
 	return args

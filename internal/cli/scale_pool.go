@@ -36,7 +36,7 @@ type workerProcess struct {
 }
 
 // newPool starts no process yet.
-func (a *app) newPool(cfg *config.Config, args []string) (*pool, error) {
+func (w *console) newPool(cfg *config.Config, args []string) (*pool, error) {
 	program, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find this program, to start workers: %w", err)
@@ -46,8 +46,8 @@ func (a *app) newPool(cfg *config.Config, args []string) (*pool, error) {
 		return nil, fmt.Errorf("make the folder of the workers' logs: %w", err)
 	}
 	return &pool{
-		program: program, dir: dir, args: args, environ: a.environ, workers: map[streams.Role][]*workerProcess{}, numbers: map[streams.Role]int{},
-		tell: func(text string) { fmt.Fprintln(a.err, text) },
+		program: program, dir: dir, args: args, environ: w.environ, workers: map[streams.Role][]*workerProcess{}, numbers: map[streams.Role]int{},
+		tell: func(text string) { fmt.Fprintln(w.err, text) },
 	}, nil
 }
 

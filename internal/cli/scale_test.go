@@ -108,7 +108,7 @@ func TestScaleBySomebodyElsesCommands(t *testing.T) {
 	stands("4", "paused", scale.Signal{TrainerWaits: 0.9, TicketsWaiting: 9, TicketsLeased: 3})
 	stands("5", "finished", scale.Signal{})
 	var out, problems bytes.Buffer
-	a := &app{doors: builtin.Doors(), out: &out, err: &problems, environ: append(os.Environ(), "DIR="+dir)}
+	a := &app{doors: builtin.Doors(), console: console{out: &out, err: &problems, environ: append(os.Environ(), "DIR="+dir)}}
 	cmd := a.rootCommand()
 	// The first look is before the first number of workers is set.
 	cmd.SetArgs([]string{
@@ -130,7 +130,7 @@ func TestScaleBySomebodyElsesCommands(t *testing.T) {
 
 func TestScaleRefusesWhatItCannotKeep(t *testing.T) {
 	t.Parallel()
-	a := &app{doors: builtin.Doors(), out: new(nothing), err: new(nothing)}
+	a := &app{doors: builtin.Doors(), console: console{out: new(nothing), err: new(nothing)}}
 	cmd := a.rootCommand()
 	cmd.SetArgs([]string{"scale", "--producers", "4", "--inference", "2:1", "--every", "1ms", "--status", "true", "--engines", "http://a"})
 	err := cmd.ExecuteContext(t.Context())

@@ -32,7 +32,7 @@ func (a *app) serveFolder(cmd *cobra.Command, dir string) error {
 	defer m.Close()
 	cfg := s.Config.Inference.OpenAI
 	cfg.Listen = cmp.Or(cfg.Listen, "127.0.0.1:8000")
-	if cfg.Model == a.referenceConfig().Inference.OpenAI.Model {
+	if cfg.Model == a.keys().known.Inference.OpenAI.Model {
 		if path, err := filepath.Abs(dir); err == nil {
 			cfg.Model = filepath.Base(path)
 		}

@@ -34,7 +34,7 @@ func (a *app) printFinalReport(s *assembly.Run, c *assembly.Course, r *assembly.
 // exportArguments are the arguments of weir model export that name this run.
 func (a *app) exportArguments(s *assembly.Run) string {
 	flags := ""
-	if s.Config.Run.Dir != a.referenceConfig().Run.Dir {
+	if s.Config.Run.Dir != a.keys().known.Run.Dir {
 		flags = " --run.dir " + s.Config.Run.Dir
 	}
 	return flags + " " + s.Config.Run.Name
@@ -42,7 +42,7 @@ func (a *app) exportArguments(s *assembly.Run) string {
 
 // runFlags are the flags that make a command speak of this run.
 func (a *app) runFlags(s *assembly.Run) (flags string) {
-	byDefault := a.referenceConfig()
+	byDefault := a.keys().known
 	if s.Config.Run.Name != byDefault.Run.Name {
 		flags += " --run.name " + s.Config.Run.Name
 	}

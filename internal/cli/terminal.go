@@ -12,11 +12,19 @@ import (
 	"github.com/weir-rl/weir/internal/report"
 )
 
-// newProgress shows a run as it goes on w, live where that is a terminal.
-func (a *app) newProgress(cfg *config.Config, w io.Writer) *report.Progress {
-	view := report.NewProgress(w, a.showsLive(w), cfg.Trainer.Steps, cfg.Trainer.Eta, time.Now)
-	view.Width = func() int { return terminalColumns(w) }
-	view.Colour = showsColour(w, a.environ)
+// console is where a command reads its environment and prints.
+type console struct {
+	out, err io.Writer
+	environ  []string
+	// plain asks for lines where a terminal would get the live view.
+	plain bool
+}
+
+// newProgress shows a run as it goes on a stream, live where that is a terminal.
+func (w *console) newProgress(cfg *config.Config, stream io.Writer) *report.Progress {
+	view := report.NewProgress(stream, w.showsLive(stream), cfg.Trainer.Steps, cfg.Trainer.Eta, time.Now)
+	view.Width = func() int { return terminalColumns(stream) }
+	view.Colour = showsColour(stream, w.environ)
 	return view
 }
 
@@ -38,9 +46,9 @@ func isTerminal(w any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// showsLive says whether a stream shows a view that is drawn over: a terminal that can, unless somebody asks for plain lines.
-func (a *app) showsLive(w any) bool {
-	return isTerminal(w) && !a.plain && environVariable(a.environ, "TERM") != "dumb" && environVariable(a.environ, "NO_COLOR") == ""
+// showsLive reports whether a stream shows a view that is drawn over: a terminal that can, unless plain lines are asked for.
+func (w *console) showsLive(stream any) bool {
+	return isTerminal(stream) && !w.plain && environVariable(w.environ, "TERM") != "dumb" && environVariable(w.environ, "NO_COLOR") == ""
 }
 
 // showsColour says whether a stream shows colours: a terminal, unless NO_COLOR has a value (no-color.org) or the terminal has none.

@@ -52,7 +52,7 @@ func byteFolder(t *testing.T) string {
 func piped(t *testing.T, in string, args ...string) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
-	a := &app{doors: builtin.Doors(), out: &out, err: io.Discard}
+	a := &app{doors: builtin.Doors(), console: console{out: &out, err: io.Discard}}
 	cmd := a.rootCommand()
 	cmd.SetIn(strings.NewReader(in))
 	cmd.SetArgs(args)
@@ -137,7 +137,7 @@ func TestEachLineIsAnsweredBeforeTheNextIsWaitedFor(t *testing.T) {
 	dir := byteFolder(t)
 	in, questions := io.Pipe()
 	answers, out := io.Pipe()
-	a := &app{doors: builtin.Doors(), out: out, err: io.Discard}
+	a := &app{doors: builtin.Doors(), console: console{out: out, err: io.Discard}}
 	cmd := a.rootCommand()
 	cmd.SetIn(in)
 	cmd.SetArgs([]string{"tokenize", dir})

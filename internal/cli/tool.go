@@ -94,7 +94,7 @@ type toolAsk struct {
 }
 
 // listTools prints the tools that a configuration can name.
-func (a *app) listTools(s *assembly.Run, asJSON bool) error {
+func (w *console) listTools(s *assembly.Run, asJSON bool) error {
 	type known struct {
 		Name string `json:"name"`
 		Type string `json:"type"`
@@ -109,20 +109,20 @@ func (a *app) listTools(s *assembly.Run, asJSON bool) error {
 		}
 	}
 	if asJSON {
-		return a.printJSON(out)
+		return w.printJSON(out)
 	}
 	for _, k := range out {
 		if k.Name == k.Type {
-			fmt.Fprintln(a.out, k.Name)
+			fmt.Fprintln(w.out, k.Name)
 		} else {
-			fmt.Fprintf(a.out, "%s (%s)\n", k.Name, k.Type)
+			fmt.Fprintf(w.out, "%s (%s)\n", k.Name, k.Type)
 		}
 	}
 	return nil
 }
 
 // useTool opens a session of the tool, calls it with what is read, and prints what it says.
-func (a *app) useTool(ctx context.Context, s *assembly.Run, t producers.Tool, ask toolAsk, in io.Reader) error {
+func (w *console) useTool(ctx context.Context, s *assembly.Run, t producers.Tool, ask toolAsk, in io.Reader) error {
 	episode := cmp.Or(ask.episode, fmt.Sprintf("by-hand-%d", os.Getpid()))
 	if keeps, ok := t.(producers.SessionTool); ok {
 		opening := producers.Session{Run: s.Config.Run.Name, Episode: episode, Source: "by-hand", Seed: ask.seed}
@@ -147,10 +147,10 @@ func (a *app) useTool(ctx context.Context, s *assembly.Run, t producers.Tool, as
 			return fmt.Errorf("read the arguments: %w", err)
 		}
 		call.Arguments = strings.TrimSuffix(string(text), "\n")
-		_, err = a.callTool(ctx, t, call, ask.json)
+		_, err = w.callTool(ctx, t, call, ask.json)
 		return err
 	}
-	lines := newLineReader(in, a.err, "> ")
+	lines := newLineReader(in, w.err, "> ")
 	for {
 		text, err := lines.readLine(ctx)
 		if errors.Is(err, io.EOF) {
@@ -164,7 +164,7 @@ func (a *app) useTool(ctx context.Context, s *assembly.Run, t producers.Tool, as
 		if json.Unmarshal([]byte(text), &several) == nil {
 			call.Arguments = several
 		}
-		done, err := a.callTool(ctx, t, call, ask.json)
+		done, err := w.callTool(ctx, t, call, ask.json)
 		if err != nil && !errors.Is(err, errSaid) || done {
 			return err
 		}
@@ -185,7 +185,7 @@ type said struct {
 
 // callTool calls and prints. done says that the episode would have ended; errSaid stands for an error of which the agent would
 // have been told.
-func (a *app) callTool(ctx context.Context, t producers.Tool, call producers.Call, asJSON bool) (done bool, err error) {
+func (w *console) callTool(ctx context.Context, t producers.Tool, call producers.Call, asJSON bool) (done bool, err error) {
 	o, err := t.Call(ctx, call)
 	if errors.Is(err, producers.ErrUnavailable) || context.Cause(ctx) != nil {
 		return false, err
@@ -195,22 +195,22 @@ func (a *app) callTool(ctx context.Context, t producers.Tool, call producers.Cal
 		answer.Error, err = err.Error(), errSaid
 	}
 	if asJSON {
-		return answer.Done, errors.Join(a.printJSON(answer), err)
+		return answer.Done, errors.Join(w.printJSON(answer), err)
 	}
 	text := remote.Clean(answer.Text)
 	if answer.Error != "" {
 		text = "error: " + remote.Clean(answer.Error)
 	}
 	if text != "" {
-		fmt.Fprintln(a.out, text)
+		fmt.Fprintln(w.out, text)
 	}
 	if answer.Answer != nil {
-		fmt.Fprintf(a.err, "answer  %s\n", report.Plain(*answer.Answer))
+		fmt.Fprintf(w.err, "answer  %s\n", report.Plain(*answer.Answer))
 	} else if answer.Done {
-		fmt.Fprintln(a.err, "the episode would have ended")
+		fmt.Fprintln(w.err, "the episode would have ended")
 	}
 	if answer.Reward != nil {
-		fmt.Fprintf(a.err, "reward  %g\n", *answer.Reward)
+		fmt.Fprintf(w.err, "reward  %g\n", *answer.Reward)
 	}
 	return answer.Done, err
 }

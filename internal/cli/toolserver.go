@@ -74,7 +74,7 @@ func (a *app) addOffers(cmd *cobra.Command, serve func(context.Context, offered)
 }
 
 // serveTools serves VerlTool's and Search-R1's protocols until ctx ends.
-func (a *app) serveTools(ctx context.Context, listen string, o offered) error {
+func (w *console) serveTools(ctx context.Context, listen string, o offered) error {
 	mux := http.NewServeMux()
 	mux.Handle("/get_observation", o.sessions.VerlTool())
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, `{"status": "healthy"}`) })
@@ -85,7 +85,7 @@ func (a *app) serveTools(ctx context.Context, listen string, o offered) error {
 			paths = append(paths, "/retrieve")
 		}
 	}
-	return a.serveHTTP(ctx, listen, mux, strings.Join(paths, " and "), o)
+	return w.serveHTTP(ctx, listen, mux, strings.Join(paths, " and "), o)
 }
 
 // tendSessions closes idle sessions until the returned function is called, which closes all.
@@ -107,7 +107,7 @@ const mostBody = 4 << 20
 
 // serveHTTP serves until ctx ends, by httpguard's rules: whoever reaches the address may call the tools, and a browser on this machine does not
 // ask for its user alone.
-func (a *app) serveHTTP(ctx context.Context, listen string, handler http.Handler, what string, o offered) error {
+func (w *console) serveHTTP(ctx context.Context, listen string, handler http.Handler, what string, o offered) error {
 	var lc net.ListenConfig
 	listener, err := lc.Listen(ctx, "tcp", listen)
 	if err != nil {
@@ -116,7 +116,7 @@ func (a *app) serveHTTP(ctx context.Context, listen string, handler http.Handler
 	rules := httpguard.Rules{Hosts: o.hosts, Remedy: "ask for an address or a name of the network's own, or name the host in --hosts"}
 	server := &http.Server{Handler: rules.Wrap(http.MaxBytesHandler(handler, mostBody)), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
 	defer tendSessions(ctx, o.sessions)()
-	fmt.Fprintf(a.out, "serving %s on http://%s\n", what, listener.Addr())
+	fmt.Fprintf(w.out, "serving %s on http://%s\n", what, listener.Addr())
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
 	select {

@@ -30,7 +30,7 @@ func TestToolsAreNotServedToOtherSites(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			out, in := io.Pipe()
-			a := &app{out: in}
+			a := &app{console: console{out: in}}
 			o := offered{tools: served, sessions: toolserver.New(toolserver.Config{Sessions: 4, Idle: time.Hour}, served), idle: time.Hour}
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)

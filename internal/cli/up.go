@@ -26,7 +26,7 @@ stopped goes on where it was.`,
 				return err
 			}
 			// A port that somebody chose is not changed for another.
-			fixed := cmd.Flags().Changed("broker.listen") || s.Config.Broker.Listen != a.referenceConfig().Broker.Listen
+			fixed := cmd.Flags().Changed("broker.listen") || s.Config.Broker.Listen != a.keys().known.Broker.Listen
 			return a.trainUp(cmd.Context(), s, fixed)
 		},
 	}
@@ -35,8 +35,8 @@ stopped goes on where it was.`,
 }
 
 // plainFlag gives a command that shows a run as it goes the flag --plain.
-func (a *app) plainFlag(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&a.plain, "plain", false, "a line a step, no live view; so do NO_COLOR and TERM=dumb")
+func (w *console) plainFlag(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&w.plain, "plain", false, "a line a step, no live view; so do NO_COLOR and TERM=dumb")
 }
 
 // trainUp runs the whole pipeline until the training is done or ctx ends.

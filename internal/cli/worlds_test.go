@@ -15,7 +15,7 @@ import (
 func checked(t *testing.T, dir string, args ...string) error {
 	t.Helper()
 	var out bytes.Buffer
-	cmd := (&app{doors: builtin.Doors(), out: &out, err: &out}).rootCommand()
+	cmd := (&app{doors: builtin.Doors(), console: console{out: &out, err: &out}}).rootCommand()
 	cmd.SetArgs(append([]string{"config", "check", "--config", filepath.Join(dir, "run.yaml")}, args...))
 	return cmd.ExecuteContext(t.Context())
 }
