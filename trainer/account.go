@@ -7,8 +7,8 @@ import (
 	"github.com/weir-rl/weir/trainer/batch"
 )
 
-// account says of each message that was delivered what is still to be done about it.
-type account struct {
+// messageLedger has the state of each delivered message until nothing is left to do for it.
+type messageLedger struct {
 	// deliveries are the messages in flight, by sequence: Reject needs them.
 	deliveries map[uint64]*streams.Delivery
 	// carried are the messages that the checkpoint holds itself, by sequence, until they have ended.
@@ -23,29 +23,29 @@ type account struct {
 	delivered uint64
 }
 
-func newAccount() account {
-	return account{deliveries: map[uint64]*streams.Delivery{}, carried: map[uint64]schemas.Delivery{}, times: map[uint64]archive.Times{}}
+func newAccount() messageLedger {
+	return messageLedger{deliveries: map[uint64]*streams.Delivery{}, carried: map[uint64]schemas.Delivery{}, times: map[uint64]archive.Times{}}
 }
 
-// deliver notes a message. Sequences passed over are messages that the feed refused: they fill the stream too.
-func (a *account) deliver(d *streams.Delivery) {
+// recordDelivery notes a message as in flight. A gap in the sequences counts as messages that the feed refused, which fill the stream too.
+func (a *messageLedger) recordDelivery(d *streams.Delivery) {
 	a.deliveries[d.Sequence] = d
 	a.ended += int(max(d.Sequence, a.delivered+1) - (a.delivered + 1))
 	a.delivered = max(a.delivered, d.Sequence)
 }
 
-// message is one that has ended: in flight, or carried by the checkpoint, in which case the stream knows it no more.
-type message struct {
+// endedMessage is a message that has ended: in flight, or carried by the checkpoint, in which case the stream no longer tracks it.
+type endedMessage struct {
 	schemas.Delivery
 	// inFlight is nil of a carried message.
 	inFlight *streams.Delivery
 }
 
-// end notes a verdict and returns its message; ok is false where the message is neither in flight nor carried, as after a
+// endMessage notes a verdict and returns its message; ok is false where the message is neither in flight nor carried, as after a
 // redelivery.
-func (a *account) end(v batch.Verdict) (m message, ok bool) {
+func (a *messageLedger) endMessage(v batch.Verdict) (m endedMessage, ok bool) {
 	if d := a.deliveries[v.Sequence]; d != nil {
-		m, ok = message{d.Delivery, d}, true
+		m, ok = endedMessage{d.Delivery, d}, true
 		delete(a.deliveries, v.Sequence)
 	}
 	if d, carried := a.carried[v.Sequence]; carried {
@@ -59,19 +59,19 @@ func (a *account) end(v batch.Verdict) (m message, ok bool) {
 	return m, ok
 }
 
-// timesOf are when a trajectory that has not ended was issued and came; zero where that is not known, as after a restart.
-func (a *account) timesOf(sequence uint64) archive.Times { return a.times[sequence] }
+// lookUpTimes returns when a trajectory that has not ended was issued and came; zero where that is not known, as after a restart.
+func (a *messageLedger) lookUpTimes(sequence uint64) archive.Times { return a.times[sequence] }
 
-// settle leaves the ack of a sequence to the next checkpoint.
-func (a *account) settle(sequence uint64) { a.settled = append(a.settled, sequence) }
+// ackLater leaves the ack of a sequence to the next checkpoint.
+func (a *messageLedger) ackLater(sequence uint64) { a.settled = append(a.settled, sequence) }
 
-// carry notes that a checkpoint holds messages: those in flight are settled.
-func (a *account) carry(messages []schemas.Delivery) {
+// recordCarried notes that a checkpoint holds messages, so that messages in flight among them can be acked.
+func (a *messageLedger) recordCarried(messages []schemas.Delivery) {
 	for _, d := range messages {
 		a.carried[d.Sequence] = d
 		if _, inFlight := a.deliveries[d.Sequence]; inFlight {
 			delete(a.deliveries, d.Sequence)
-			a.settle(d.Sequence)
+			a.ackLater(d.Sequence)
 		}
 	}
 }

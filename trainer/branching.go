@@ -10,8 +10,8 @@ import (
 	"github.com/weir-rl/weir/trainer/checkpoint"
 )
 
-// opened notes an open group.
-func (i *issuer) opened(g checkpoint.OpenGroup) {
+// addOpenGroup adds an open group.
+func (i *issuer) addOpenGroup(g checkpoint.OpenGroup) {
 	id := g.Group().ID()
 	i.open[id] = g
 	if g.Trunks > 0 {
@@ -19,16 +19,16 @@ func (i *issuer) opened(g checkpoint.OpenGroup) {
 	}
 }
 
-// first are the tickets of a group that wait for nothing.
-func (i *issuer) first(g checkpoint.OpenGroup) []*schemas.Ticket {
+// ticketsOfTrunks returns the tickets of a group that do not wait for a trunk.
+func (i *issuer) ticketsOfTrunks(g checkpoint.OpenGroup) []*schemas.Ticket {
 	group := g.Group()
-	return slices.DeleteFunc(i.tickets(g), func(t *schemas.Ticket) bool { return !group.First(t.Sample) })
+	return slices.DeleteFunc(i.groupTickets(g), func(t *schemas.Ticket) bool { return !group.First(t.Sample) })
 }
 
-// branch plans the samples that waited for their group's trunks, where none of these is awaited any more. What they fork depends on the trunks
-// alone: a trainer that starts again and reads the trunks again comes to the same tickets, which the stream does not take twice.
-// A sample that nothing is worth forking for, or whose trunks were all refused or lost, begins by itself.
-func (i *issuer) branch() {
+// planForks plans the samples that waited for their group's trunks, for each group that awaits no trunk any more. Their forks depend on the
+// trunks alone: a trainer that starts again and reads the trunks again comes to the same tickets, which the stream does not take twice. A
+// sample without a fork point, or whose trunks were all refused or lost, begins from the prompt.
+func (i *issuer) planForks() {
 	var due []checkpoint.OpenGroup
 	for id, g := range i.branching {
 		if _, _, settled, open := i.assembler.Trunks(id); settled || !open {
@@ -40,13 +40,13 @@ func (i *issuer) branch() {
 	for _, g := range due {
 		id := g.Group().ID()
 		trunks, rest, _, _ := i.assembler.Trunks(id)
-		i.pending = append(i.pending, i.forks(g, trunks, rest)...)
+		i.pending = append(i.pending, i.forkTickets(g, trunks, rest)...)
 		i.assembler.Branched(id)
 	}
 }
 
-// forks are the tickets of the samples that have waited, of which some may have come before this trainer began.
-func (i *issuer) forks(g checkpoint.OpenGroup, trunks []batch.Member, rest []int) []*schemas.Ticket {
+// forkTickets returns the tickets of the samples that waited. Some of the samples may have come before this trainer began.
+func (i *issuer) forkTickets(g checkpoint.OpenGroup, trunks []batch.Member, rest []int) []*schemas.Ticket {
 	group := g.Group()
 	parents := make([]*schemas.Trajectory, len(trunks))
 	for k, m := range trunks {
@@ -59,7 +59,7 @@ func (i *issuer) forks(g checkpoint.OpenGroup, trunks []batch.Member, rest []int
 		}
 	}
 	points := branch.Choose(i.cfg.Branch, parents, waited, i.vocab)
-	all := i.tickets(g)
+	all := i.groupTickets(g)
 	out := make([]*schemas.Ticket, len(rest))
 	for k, s := range rest {
 		out[k] = all[s]

@@ -16,11 +16,11 @@ func OverStreams(run *streams.Run, config weights.Config) (Stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &overStreams{Run: run, weights: p, config: config}, nil
+	return &runStream{Run: run, weights: p, config: config}, nil
 }
 
-// overStreams works in the run as anybody until it has taken the run's seat, and then as its trainer.
-type overStreams struct {
+// runStream works in the run without rights until it has taken the run's seat, and then as its trainer.
+type runStream struct {
 	*streams.Run
 	weights *weights.Publisher
 	config  weights.Config
@@ -28,7 +28,7 @@ type overStreams struct {
 	spool   string
 }
 
-func (s *overStreams) Take(ctx context.Context, from *streams.Position) error {
+func (s *runStream) Take(ctx context.Context, from *streams.Position) error {
 	if err := s.Await(ctx); err != nil {
 		return err
 	}
@@ -47,20 +47,20 @@ func (s *overStreams) Take(ctx context.Context, from *streams.Position) error {
 	return nil
 }
 
-func (s *overStreams) Check(ctx context.Context) error { return s.seat.Check(ctx) }
+func (s *runStream) Check(ctx context.Context) error { return s.seat.Check(ctx) }
 
-func (s *overStreams) Watch(ctx context.Context) error { return s.seat.Watch(ctx) }
+func (s *runStream) Watch(ctx context.Context) error { return s.seat.Watch(ctx) }
 
-func (s *overStreams) PublishWeights(ctx context.Context, m *schemas.Manifest, shards weights.ShardSource) (*schemas.Manifest, error) {
+func (s *runStream) PublishWeights(ctx context.Context, m *schemas.Manifest, shards weights.ShardSource) (*schemas.Manifest, error) {
 	s.weights.SpoolIn(s.spool)
 	return s.weights.PublishFrom(ctx, m, shards)
 }
 
-func (s *overStreams) SpoolIn(dir string) { s.spool = dir }
+func (s *runStream) SpoolIn(dir string) { s.spool = dir }
 
-func (s *overStreams) Deltas() bool { return s.config.BaseEvery > 1 }
+func (s *runStream) Deltas() bool { return s.config.BaseEvery > 1 }
 
-func (s *overStreams) Published(ctx context.Context) (int64, error) {
+func (s *runStream) Published(ctx context.Context) (int64, error) {
 	m, err := s.LatestManifest(ctx)
 	if errors.Is(err, streams.ErrNoWeights) {
 		return 0, nil
@@ -71,13 +71,13 @@ func (s *overStreams) Published(ctx context.Context) (int64, error) {
 	return m.Version, nil
 }
 
-// idle is how long the trainer waits for a message before it looks whether the stream is full.
-const idle = 2 * time.Second
+// idleWait is how long the trainer waits for a message before it looks whether the stream is full.
+const idleWait = 2 * time.Second
 
-// Feed opens the trainer's durable reader. From the beginning means the first message that the stream still
-// holds, whatever an earlier trainer acked.
-func (s *overStreams) Feed(ctx context.Context, from *streams.Position, known streams.Mark, maxPending int) (Feed, error) {
-	options := streams.FeedOptions{MaxPending: maxPending, Idle: idle, From: from, Known: known}
+// Feed opens the trainer's durable reader. A nil position means the first message that the stream still holds, also where an earlier
+// trainer acked it.
+func (s *runStream) Feed(ctx context.Context, from *streams.Position, known streams.Mark, maxPending int) (Feed, error) {
+	options := streams.FeedOptions{MaxPending: maxPending, Idle: idleWait, From: from, Known: known}
 	if from == nil {
 		f, err := s.Run.Feed(ctx, options)
 		if err != nil {

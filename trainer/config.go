@@ -19,27 +19,27 @@ type Config struct {
 	// Config is how the policy learns from a batch: its fields are read as Config's own.
 	learner.Config `koanf:",squash"`
 
-	// GroupSize is how many trajectories are sampled of a prompt. An advantage that needs a baseline (remax) has one more rolled out,
+	// GroupSize is how many trajectories are sampled of a prompt. An advantage that needs a baseline (remax) adds a rollout, sampled
 	// greedily, which is not trained on.
 	GroupSize int `koanf:"group_size" default:"8" above:"0"`
 	// MinGroup is how many usable trajectories a group needs when some were cancelled or went stale, a baseline not counted; a group with
 	// fewer is dropped and its prompt issued again. GroupSize here means all or nothing.
 	MinGroup int `koanf:"min_group" default:"2" above:"0"`
-	// MaxDroppedGroups bounds the groups that the selection drops in one step: after that the step goes on with the groups it has, one at
-	// least. 0 is no bound.
+	// MaxDroppedGroups bounds the groups that the selection drops in one step: after that the step goes on with the groups it has, at least
+	// one. 0 is no bound.
 	MaxDroppedGroups int `koanf:"max_dropped_groups" default:"128" min:"0"`
-	// StopWhenStuck ends the run with an error when MaxDroppedGroups, or 128 where that has no bound, were dropped for a step and not one
-	// group was kept. Otherwise the run says so, and why, and waits for a question that teaches something.
+	// StopWhenStuck ends the run with an error when MaxDroppedGroups, or 128 where that has no bound, were dropped for a step and no group
+	// was kept. Otherwise the run reports this with its likely cause, and waits for a question whose samples differ in reward.
 	StopWhenStuck bool `koanf:"stop_when_stuck"`
-	// MaxAttempts bounds how often a prompt is issued; after that another takes its place. 0 is no bound.
+	// MaxAttempts bounds how often a prompt is issued; after that another prompt takes its place. 0 is no bound.
 	MaxAttempts int `koanf:"max_attempts" default:"10" min:"0"`
 
 	// Branch has some samples of a group begin with turns of others.
 	Branch branch.Config `koanf:"branch"`
 
-	// GroupTimeout bounds how long the trainer waits while nothing comes at all and every ticket that is left is leased: then the samples
-	// that are awaited are given up, and groups that lack too many issued again. It counts as three times limits.timeout at the least. 0, no
-	// limits.timeout, or deterministic turns it off; what nothing is left to come from is given up at once all the same.
+	// GroupTimeout bounds how long the trainer waits while no trajectory comes and every outstanding ticket is leased: then the awaited
+	// samples are given up, and groups that lack too many samples are issued again. The least value in force is three times limits.timeout.
+	// 0, no limits.timeout, or deterministic turns the timeout off. A sample whose ticket is gone is given up at once in any case.
 	GroupTimeout time.Duration `koanf:"group_timeout" default:"15m" min:"0s"`
 
 	// Eta bounds staleness: the oldest token of a trajectory may be this many versions behind the trainer. 0 is synchronous training. It can
@@ -47,8 +47,8 @@ type Config struct {
 	Eta int `koanf:"eta" default:"4" min:"0"`
 	// Depth is how many versions ahead work is issued, at most Eta; -1 follows Eta. It can be changed while the run goes on.
 	Depth int `koanf:"depth" default:"-1"`
-	// Hold is how many further batches must be ready before a step begins, at most Depth: the step then trains on trajectories that are Hold
-	// versions old whatever the speeds. It is for studies of staleness.
+	// Hold is how many further batches must be ready before a step begins, at most Depth: the step then trains on trajectories that are
+	// Hold versions old whatever the speeds. Hold is for studies of staleness.
 	Hold int `koanf:"hold"`
 	// MaxConcurrentGroups bounds the groups in flight. 0 leaves Depth alone to bound them.
 	MaxConcurrentGroups int `koanf:"max_concurrent_groups" min:"0"`
@@ -63,7 +63,7 @@ type Config struct {
 	Publish    Publish           `koanf:"publish"`
 }
 
-// Sampling says how rollouts draw tokens.
+// Sampling is how rollouts draw tokens.
 type Sampling struct {
 	// Temperature must be positive. A baseline is drawn greedily whatever it is.
 	Temperature float32 `koanf:"temperature" default:"1" above:"0"`
@@ -86,19 +86,19 @@ type Limits struct {
 	// is no bound.
 	MaxSegments int `koanf:"max_segments" default:"64" min:"0"`
 	// MaxReward bounds a reward by magnitude: its components, process rewards and all of them together. A trajectory beyond it is refused,
-	// for one would be the whole step. 0 is no bound.
+	// because it alone would decide the step. 0 is no bound.
 	MaxReward float64 `koanf:"max_reward" default:"1e+06" min:"0"`
 }
 
-// Publish says how versions go out.
+// Publish is how versions are published.
 type Publish struct {
 	// DType is float32 or bfloat16.
 	DType string `koanf:"dtype" default:"float32" oneof:"float32 bfloat16"`
-	// ShardBytes bounds a shard; a larger tensor has one to itself. Readers take shards side by side.
+	// ShardBytes bounds a shard; a larger tensor has a shard to itself. Readers fetch shards in parallel.
 	ShardBytes int64 `koanf:"shard_bytes" default:"16777216" above:"0"`
-	// Adapter publishes low-rank adapters alone where the engine trains such beside frozen weights (model.lora), a few hundredths of the
-	// bytes: readers have the frozen weights once and merge each version, with the bits of a merged export. False publishes the merged
-	// weights. Other engines do not read it.
+	// Adapter publishes low-rank adapters alone where the engine trains adapters beside frozen weights (model.lora), a few hundredths of
+	// the bytes: readers fetch the frozen weights once and merge each version, with the bits of a merged export. False publishes the merged
+	// weights. Engines without adapters do not read this key.
 	Adapter bool `koanf:"adapter" default:"true"`
 }
 
@@ -116,12 +116,12 @@ func (c Config) Validate() error {
 	if c.Loss.Facts().NoAdvantages {
 		learns = 1
 	}
-	takes := least // samples that are compared with all of their group may be few
+	takes := least // samples that are compared with their whole group may be few
 	if r.By == selection.ResampleCorrect {
 		takes = max(least, learns)
 	}
 	depth := c.Depth >= admission.FollowEta && c.Depth <= c.Eta // else there is no depth to compare with
-	pace := c.limits(c.Eta, c.Depth).Pace()
+	pace := c.admissionLimits(c.Eta, c.Depth).Pace()
 	return check.All(
 		check.Fields(c),
 		check.That(c.MinGroup <= c.GroupSize, "min_group", "%d: must not exceed group_size (%d)", c.MinGroup, c.GroupSize),
@@ -132,9 +132,9 @@ func (c Config) Validate() error {
 			"%d: must be between %d, what advantage %s compares, and group_size (%d)", r.Take, takes, c.Advantage.Name, c.GroupSize),
 		check.That(c.GroupSize != 1 || !c.Selection.DropsSingles(), "selection.keep_single",
 			"false: with group_size 1 every group would be dropped: leave it on, or set selection.drop_zero_variance to false"),
-		check.That(c.Selection.Accumulate.Rows <= c.mostRows(), "selection.accumulate.rows",
+		check.That(c.Selection.Accumulate.Rows <= c.maxStepRows(), "selection.accumulate.rows",
 			"%d: batch_groups (%d), selection.accumulate.max_rounds (%d), group_size (%d) and limits.max_segments (%d) allow a step %d rows: lower it, or raise max_rounds",
-			c.Selection.Accumulate.Rows, c.BatchGroups, c.Selection.Accumulate.MaxRounds, c.GroupSize, c.Limits.MaxSegments, c.mostRows()),
+			c.Selection.Accumulate.Rows, c.BatchGroups, c.Selection.Accumulate.MaxRounds, c.GroupSize, c.Limits.MaxSegments, c.maxStepRows()),
 		check.That(c.Branch.Trunks <= 0 || c.Branch.Trunks < c.GroupSize, "branch.trunks",
 			"%d: must be below group_size (%d), or 0: the other samples are forks", c.Branch.Trunks, c.GroupSize),
 		check.That(depth, "depth", "%d: must be -1, or between 0 and eta (%d)", c.Depth, c.Eta),
@@ -144,7 +144,7 @@ func (c Config) Validate() error {
 	)
 }
 
-// Unread says why nothing in a run under this configuration depends on a key of the section; "" if something does.
+// Unread returns the reason why nothing in a run under this configuration depends on a key of the section; "" if something does.
 func (c Config) Unread(key string) string {
 	section, name, _ := strings.Cut(key, ".")
 	why := ""
@@ -164,11 +164,11 @@ func (c Config) Unread(key string) string {
 	return why
 }
 
-// hold at a step: the last batches of a run have no others behind them.
-func (c Config) hold(step int64) int { return int(max(0, min(int64(c.Hold), c.Steps-step-1))) }
+// holdAtStep returns the hold of a step: the last batches of a run have no others behind them.
+func (c Config) holdAtStep(step int64) int { return int(max(0, min(int64(c.Hold), c.Steps-step-1))) }
 
-// limits are the admission controller's.
-func (c Config) limits(eta, depth int) admission.Limits {
+// admissionLimits returns the limits of the admission controller.
+func (c Config) admissionLimits(eta, depth int) admission.Limits {
 	l := admission.Limits{Batch: c.BatchGroups, Eta: eta, Depth: depth}
 	l.Concurrency = c.MaxConcurrentGroups
 	if l.Concurrency == 0 {
@@ -185,28 +185,32 @@ func (c Config) groupTickets() int {
 	return c.GroupSize
 }
 
-// maxPending is how many messages may be delivered and not acked: all that can be of use at once, with room for
-// markers and what is refused.
+// maxPending is how many messages may be delivered and not acked: as many as can be used at once, with room for markers and refused
+// messages.
 func (c Config) maxPending(eta int) int {
-	return max(1024, int(c.horizon(eta))*c.groupTickets())
+	return max(1024, int(c.cursorHorizon(eta))*c.groupTickets())
 }
 
 // Tickets is how many tickets may be outstanding at once.
-func (c Config) Tickets() int { return c.limits(c.Eta, c.Depth).Concurrency * c.groupTickets() }
+func (c Config) Tickets() int {
+	return c.admissionLimits(c.Eta, c.Depth).Concurrency * c.groupTickets()
+}
 
-// horizon is how many prompts beyond the last one issued may have messages in the stream.
-func (c Config) horizon(eta int) uint64 { return uint64(4 * (eta + 2) * c.rounds() * c.BatchGroups) }
+// cursorHorizon returns how many prompts beyond the last issued prompt may have messages in the stream.
+func (c Config) cursorHorizon(eta int) uint64 {
+	return uint64(4 * (eta + 2) * c.maxRounds() * c.BatchGroups)
+}
 
-// rounds is how often the prompts of one step may be issued.
-func (c Config) rounds() int {
+// maxRounds returns how often the prompts of one step may be issued.
+func (c Config) maxRounds() int {
 	if c.Selection.Accumulate.Rows == 0 {
 		return 1
 	}
 	return c.Selection.Accumulate.MaxRounds
 }
 
-// mostRows is how many rows the trajectories of one step can have; no bound without limits.max_segments.
-func (c Config) mostRows() int {
+// maxStepRows returns how many rows the trajectories of one step can have; math.MaxInt without limits.max_segments.
+func (c Config) maxStepRows() int {
 	if c.Limits.MaxSegments == 0 {
 		return math.MaxInt
 	}
@@ -214,11 +218,11 @@ func (c Config) mostRows() int {
 	if c.Selection.Resample.By == selection.ResampleCorrect {
 		samples = c.Selection.Resample.Take
 	}
-	return c.rounds() * c.BatchGroups * samples * c.Limits.MaxSegments
+	return c.maxRounds() * c.BatchGroups * samples * c.Limits.MaxSegments
 }
 
-// StreamMessages is how many messages the trajectory stream must hold at the least: what the checkpoints that the
-// run can go back to need, what waits for a batch, and what ends between two checkpoints.
+// StreamMessages is the least number of messages that the trajectory stream must hold: the messages that the kept checkpoints need, the
+// messages that wait for a batch, and the messages that end between two checkpoints.
 func (c Config) StreamMessages() int {
-	return c.rounds()*c.BatchGroups*c.groupTickets()*(c.Checkpoint.Keep+c.Eta+1) + c.Checkpoint.Messages
+	return c.maxRounds()*c.BatchGroups*c.groupTickets()*(c.Checkpoint.Keep+c.Eta+1) + c.Checkpoint.Messages
 }

@@ -17,11 +17,11 @@ type control struct {
 	cfg  Config
 	deps Deps
 	inForce
-	// written are the bounds as the trainer wrote them to control last.
+	// written are the bounds of the trainer's last write to control.
 	written bounds
-	// limits are what operators have set of the limits of episodes and holds, told what control had of them when it was looked at last.
+	// limits are the operators' limits of episodes in force; told are the limits that control had when it was read last.
 	limits, told limits
-	// paused is what control said last; changed are what operators have changed since the last record.
+	// paused is the last value of control; changed are the operators' changes since the last record.
 	paused  bool
 	changed []checkpoint.RecordChange
 }
@@ -34,25 +34,27 @@ type bounds struct{ eta, depth int }
 
 func newControl(cfg Config, deps Deps) *control { return &control{cfg: cfg, deps: deps} }
 
-// bounds are those that control carries.
-func (c *control) bounds() bounds { return c.written }
+// writtenBounds returns the bounds that control carries.
+func (c *control) writtenBounds() bounds { return c.written }
 
-// paced are the bounds in force as control carries them.
-func (c *control) paced() bounds { return bounds{c.eta, c.cfg.limits(c.eta, c.depth).Pace()} }
+// boundsInForce returns the bounds in force, in the form in which control carries them.
+func (c *control) boundsInForce() bounds {
+	return bounds{c.eta, c.cfg.admissionLimits(c.eta, c.depth).Pace()}
+}
 
-// choose sets eta, depth and the limits of episodes at the start. A changed configuration wins; else the checkpoint's hold, under which
-// an earlier process may have refused messages of the step that is done again, or issued tickets, and what an operator chose since is
-// adopted with that step. A drain that an earlier run obeyed is over. Control is brought in line before it is followed.
-func (c *control) choose(ctx context.Context, s *checkpoint.State) error {
+// chooseBounds sets eta, depth and the limits of episodes at the start. A changed configuration wins. Otherwise the checkpoint's bounds
+// hold: under them an earlier process may have refused messages of the step that is done again, or issued tickets. An operator's later
+// choice is adopted with that step. A drain of an earlier run is over. Control is brought in line before it is followed.
+func (c *control) chooseBounds(ctx context.Context, s *checkpoint.State) error {
 	configured := s.ConfiguredEta != c.cfg.Eta || s.ConfiguredDepth != c.cfg.Depth
 	c.inForce = inForce{s.Eta, s.Depth}
 	if configured {
 		c.inForce = inForce{c.cfg.Eta, c.cfg.Depth}
 	}
-	c.written = c.paced()
-	limited := slices.ContainsFunc(Changes(s.Settings, c.deps.Settings), func(change checkpoint.RecordChange) bool { return configuredLimit(change.Key) })
+	c.written = c.boundsInForce()
+	limited := slices.ContainsFunc(Changes(s.Settings, c.deps.Settings), func(change checkpoint.RecordChange) bool { return isLimitKey(change.Key) })
 	if c.limits = s.Limits; limited {
-		c.limits, c.changed = nil, c.limits.changes(nil)
+		c.limits, c.changed = nil, c.limits.changesTo(nil)
 	}
 	c.told = c.limits
 	err := c.deps.Stream.UpdateControl(ctx, func(now *schemas.Control) *schemas.Control {
@@ -79,13 +81,13 @@ func (c *control) choose(ctx context.Context, s *checkpoint.State) error {
 	return nil
 }
 
-// read is what control says, nil where it says nothing or cannot be read: it is written anew with the next version.
-func (c *control) read(ctx context.Context) (*schemas.Control, error) {
+// readControl returns the control message, nil where there is none or where it cannot be read: the next version writes it anew.
+func (c *control) readControl(ctx context.Context) (*schemas.Control, error) {
 	now, err := c.deps.Stream.Control(ctx)
 	switch {
 	case errors.Is(err, streams.ErrNoControl):
 		return nil, nil
-	case unreadable(err):
+	case isContentFault(err):
 		c.deps.Log.Warn("control is written anew with the next version", "err", err)
 		return nil, nil
 	case err != nil:
@@ -94,8 +96,8 @@ func (c *control) read(ctx context.Context) (*schemas.Control, error) {
 	return now, nil
 }
 
-// unreadable is whether an error is about a message, and not about how it travels.
-func unreadable(err error) bool {
+// isContentFault reports whether an error is about the content of a message, and not about its transport.
+func isContentFault(err error) bool {
 	for _, fault := range []error{schemas.ErrVersion, schemas.ErrKind, schemas.ErrMalformed, schemas.ErrInvalid} {
 		if errors.Is(err, fault) {
 			return true
@@ -104,15 +106,15 @@ func unreadable(err error) bool {
 	return false
 }
 
-// adopt takes over what an operator has written since the trainer last wrote. It asks the broker: what a watch tells may be
-// older than what the trainer wrote since, and would be taken for an operator's.
-func (c *control) adopt(ctx context.Context, step int64) error {
-	now, err := c.read(ctx)
+// adoptChanges takes over an operator's changes since the trainer last wrote. It reads from the broker: a watch may deliver a value older
+// than the trainer's own last write, which would be taken for an operator's change.
+func (c *control) adoptChanges(ctx context.Context, step int64) error {
+	now, err := c.readControl(ctx)
 	if now == nil || err != nil {
 		return err
 	}
 	if now.Paused != c.paused {
-		c.note("control.paused", c.paused, now.Paused)
+		c.recordChange("control.paused", c.paused, now.Paused)
 		c.paused = now.Paused
 	}
 	c.adoptLimits(now, step)
@@ -130,24 +132,24 @@ func (c *control) adopt(ctx context.Context, step int64) error {
 	}
 	c.deps.Log.Info("bounds changed by control", "eta", now.Eta, "depth", depth, "eta_before", c.eta, "depth_before", c.depth)
 	if now.Eta != c.written.eta {
-		c.note("control.eta", c.written.eta, now.Eta)
+		c.recordChange("control.eta", c.written.eta, now.Eta)
 	}
 	if now.Depth != c.written.depth {
-		c.note("control.depth", c.written.depth, now.Depth)
+		c.recordChange("control.depth", c.written.depth, now.Depth)
 	}
 	c.inForce = inForce{now.Eta, depth}
 	c.written = chosen
 	return nil
 }
 
-// note keeps an operator's change for the record of the step in hand.
-func (c *control) note(key string, before, after any) {
+// recordChange keeps an operator's change for the record of the step in hand.
+func (c *control) recordChange(key string, before, after any) {
 	c.changed = append(c.changed, checkpoint.RecordChange{Key: key, Before: fmt.Sprint(before), After: fmt.Sprint(after)})
 }
 
-// put writes what the new version means for the run and leaves alone what operators write. unfillable are groups whose
-// rollouts are wasted work.
-func (c *control) put(ctx context.Context, version int64, unfillable []string) error {
+// putVersion writes the new version and its bounds to control and keeps the operators' fields. unfillable are groups whose rollouts are
+// wasted work.
+func (c *control) putVersion(ctx context.Context, version int64, unfillable []string) error {
 	var put bounds
 	var told limits
 	err := c.deps.Stream.UpdateControl(ctx, func(now *schemas.Control) *schemas.Control {
@@ -159,9 +161,9 @@ func (c *control) put(ctx context.Context, version int64, unfillable []string) e
 			now.Limits = told
 		}
 		put = c.written
-		// What differs from the last put is an operator's, to be adopted at the next step.
+		// A difference from the last put is an operator's change, to be adopted at the next step.
 		if (bounds{now.Eta, now.Depth}) == c.written || now.Eta < 0 || now.Depth < 0 {
-			put = c.paced()
+			put = c.boundsInForce()
 			now.Eta, now.Depth = put.eta, put.depth
 		}
 		now.PolicyVersion = version

@@ -8,14 +8,14 @@ import (
 	"github.com/weir-rl/weir/trainer/batch"
 )
 
-// Ending is what became of a trajectory.
+// Ending is the end of a trajectory: trained on, refused or dropped.
 type Ending struct {
 	Trajectory *schemas.Trajectory
-	// Issued is when its ticket was, and Came when the trainer read it; zero where that is not known, as after a restart.
+	// Issued is the time of its ticket, and Came when the trainer read it; zero where that is not known, as after a restart.
 	Issued, Came time.Time
-	// Batched is when the batch of the step that used it was complete, zero where none did; Ended is when its end was decided.
+	// Batched is when the batch of the step that used it was complete, zero where no step used it; Ended is when its end was decided.
 	Batched, Ended time.Time
-	// Step is the step that used it, or the one in hand when it was refused or dropped.
+	// Step is the step that used it, or the step in hand when it was refused or dropped.
 	Step int64
 	// Reason is why it was not trained on; "" where the step used it.
 	Reason schemas.Reason

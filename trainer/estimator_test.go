@@ -51,11 +51,11 @@ func TestABaselineCountsInNoMeanButItsOwn(t *testing.T) {
 	require.NoError(t, err)
 	total := 0.0
 	for _, r := range records[1:] {
-		var rewards, baselines mean
+		var rewards, baselines runningMean
 		for _, g := range r.Groups {
-			baselines.add(g.Baseline.Reward)
+			baselines.addValue(g.Baseline.Reward)
 			for _, m := range g.Members {
-				rewards.add(m.Reward)
+				rewards.addValue(m.Reward)
 			}
 		}
 		got := metrics[r.Step]

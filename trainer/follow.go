@@ -12,23 +12,23 @@ import (
 // errDrained ends the wait for a batch when an operator drains the run.
 var errDrained = errors.New("the run is draining")
 
-// follower learns of a drain while the trainer waits.
+// follower notices a drain while the trainer waits.
 type follower struct {
 	drain  context.CancelCauseFunc
-	waits  context.Context //nolint:containedctx // it is what follower gives out: it ends with the drain
+	waits  context.Context //nolint:containedctx // follower gives it out: it ends with the drain
 	cancel context.CancelFunc
 	ended  chan struct{}
 }
 
-// follow watches the control key until stop.
-func follow(ctx context.Context, s Stream, log *slog.Logger) *follower {
+// followControl watches the control key until stop.
+func followControl(ctx context.Context, s Stream, log *slog.Logger) *follower {
 	f := &follower{ended: make(chan struct{})}
 	f.waits, f.drain = context.WithCancelCause(ctx)
 	watch, cancel := context.WithCancel(ctx)
 	f.cancel = cancel
 	go func() {
 		defer close(f.ended)
-		keepOn(watch, func() error {
+		retryUntilDone(watch, func() error {
 			return s.FollowControl(watch, func(c *schemas.Control) {
 				if c.Draining {
 					f.drain(errDrained)
@@ -41,14 +41,14 @@ func follow(ctx context.Context, s Stream, log *slog.Logger) *follower {
 	return f
 }
 
-// Waits before what was followed is followed again.
+// Waits before a lost watch is made again.
 const (
 	firstAgain = 100 * time.Millisecond
 	lastAgain  = 10 * time.Second
 )
 
-// keepOn repeats a call until it returns nil or ctx ends, with a wait after each error, of which warn is called first.
-func keepOn(ctx context.Context, call func() error, warn func(err error, wait time.Duration)) {
+// retryUntilDone repeats a call until it returns nil or ctx ends. After each error it calls warn, then waits.
+func retryUntilDone(ctx context.Context, call func() error, warn func(err error, wait time.Duration)) {
 	for wait := firstAgain; ; wait = min(2*wait, lastAgain) {
 		err := call()
 		if err == nil || ctx.Err() != nil {
@@ -64,8 +64,9 @@ func keepOn(ctx context.Context, call func() error, warn func(err error, wait ti
 	}
 }
 
-// context ends with errDrained as its cause when the run is drained. Its parent is the one given to follow.
-func (f *follower) context() context.Context { return f.waits }
+// batchContext returns a context that ends with errDrained as its cause when the run is drained. Its parent is the context given to
+// followControl.
+func (f *follower) batchContext() context.Context { return f.waits }
 
 func (f *follower) stop() {
 	f.cancel()

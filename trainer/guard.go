@@ -9,20 +9,20 @@ import (
 	"github.com/weir-rl/weir/streams"
 )
 
-// guard ends the trainer's context when another trainer takes the run, so that one that waits learns of it too. That
-// nothing is done to the run in between is the stream's affair.
+// guard ends the trainer's context when another trainer takes the run, so that a waiting trainer notices it too. Until then the stream
+// fails every write.
 type guard struct {
 	cancel context.CancelFunc
 	ended  chan struct{}
 }
 
-// watch begins to guard; fence ends the trainer's context.
-func watch(ctx context.Context, s Stream, fence context.CancelCauseFunc, log *slog.Logger) *guard {
+// watchSeat begins to guard; fence ends the trainer's context.
+func watchSeat(ctx context.Context, s Stream, fence context.CancelCauseFunc, log *slog.Logger) *guard {
 	g := &guard{ended: make(chan struct{})}
 	ctx, g.cancel = context.WithCancel(ctx)
 	go func() {
 		defer close(g.ended)
-		keepOn(ctx, func() error {
+		retryUntilDone(ctx, func() error {
 			err := s.Watch(ctx)
 			if errors.Is(err, streams.ErrFenced) {
 				fence(err)
@@ -42,8 +42,8 @@ func (g *guard) stop() {
 	<-g.ended
 }
 
-// fenced is err, or that another trainer has taken the run where that is why ctx ended.
-func fenced(ctx context.Context, err error) error {
+// fencedError returns err, or the cause of the end of ctx where that is another trainer's taking the run.
+func fencedError(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); err != nil && errors.Is(cause, streams.ErrFenced) {
 		return cause
 	}

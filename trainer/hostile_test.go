@@ -71,7 +71,7 @@ type poisonable struct {
 	always bool
 }
 
-func poisoned(e *enginetest.Bigram, always bool) *poisonable {
+func newPoisonable(e *enginetest.Bigram, always bool) *poisonable {
 	return &poisonable{dying{e, func(string) error { return nil }}, always}
 }
 
@@ -180,7 +180,7 @@ func TestAMachineThatSpoilsEverythingEndsTheRunAndNothingIsRefusedForGood(t *tes
 	w := newWorld(vocab)
 	broken := func(always bool) error {
 		return Run(t.Context(), cfg, Deps{
-			Engine: poisoned(enginetest.NewBigram(vocab), always), Stream: w, Prompts: prompts{vocab},
+			Engine: newPoisonable(enginetest.NewBigram(vocab), always), Stream: w, Prompts: prompts{vocab},
 		})
 	}
 	for range 2 {
@@ -221,7 +221,7 @@ func TestWhatSpoiledAStepIsForgottenWithItsStream(t *testing.T) {
 		}
 	}
 	require.NoError(t, Run(t.Context(), cfg, Deps{
-		Engine: poisoned(enginetest.NewBigram(vocab), false), Stream: w, Prompts: prompts{vocab},
+		Engine: newPoisonable(enginetest.NewBigram(vocab), false), Stream: w, Prompts: prompts{vocab},
 	}))
 	require.Greater(t, w.feeds, 2)
 	for _, r := range audit(t, cfg, w.world) {

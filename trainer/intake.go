@@ -16,8 +16,8 @@ import (
 	"github.com/weir-rl/weir/trainer/learner"
 )
 
-// intake turns the trajectory stream into batches. It owns the feed, the assembler, the issuer of tickets, and the account
-// of every message from its delivery to its end.
+// intake turns the trajectory stream into batches. It owns the feed, the assembler, the issuer of tickets, and the state of every message
+// from its delivery to its end.
 type intake struct {
 	cfg   Config
 	deps  Deps
@@ -28,11 +28,11 @@ type intake struct {
 	feed      Feed
 	assembler *batch.Assembler
 	issuer    *issuer
-	account   account
+	account   messageLedger
 	archive   *archive.Writer
-	quiet     quiet
-	drought   drought
-	// refusals counts by reason what was not trained on, until TakeRefusals.
+	idleTimer idleTimer
+	drops     dropMonitor
+	// refusals counts by reason the messages that were not trained on, until TakeRefusals.
 	refusals map[schemas.Reason]int64
 	// losses counts how often the stream had lost messages, purged is the sequence up to which it was purged.
 	losses int64
@@ -52,14 +52,14 @@ func newIntake(cfg Config, deps Deps, store *checkpoint.Store, saveAnew func(con
 // Used reports and archives the trajectories of the batch that a step trained on, with the step's numbers of each token. batched is when the
 // batch was complete.
 func (i *intake) Used(b *batch.Batch, tokens *learner.Tokens, batched time.Time, step int64) {
-	i.deps.reportTrained(b, i.account.timesOf, batched, step)
-	i.archive.Step(step, b, tokens, i.account.timesOf, i.deps.Now())
+	i.deps.reportTrained(b, i.account.lookUpTimes, batched, step)
+	i.archive.Step(step, b, tokens, i.account.lookUpTimes, i.deps.Now())
 }
 
 // SetLimits bounds the rollouts of the tickets that are issued from now on, as operators have chosen.
 func (i *intake) SetLimits(l limits) { i.issuer.limits = l }
 
-// Refused is what was refused and dropped since the last record.
+// Refused returns the messages refused and the groups dropped since the last record.
 func (i *intake) Refused() (rejected []checkpoint.RecordRejection, dropped []checkpoint.RecordDrop) {
 	return i.issuer.rejected, i.issuer.dropped
 }
@@ -70,30 +70,30 @@ func (i *intake) Unfillable() []string { return i.assembler.Unfillable() }
 // OpenGroups counts the groups that were issued and have not ended.
 func (i *intake) OpenGroups() int { return len(i.issuer.open) }
 
-// Next reads the feed until the assembler has a batch. The deliveries decide, one by one and in order, so that reading the
-// same stream again gives the same batches. wait ends the wait for a message; ctx ends everything else.
+// Next reads the feed until the assembler has a batch. Only the deliveries and their order decide, so that reading the same stream again
+// gives the same batches. wait ends the wait for a message; ctx ends everything else.
 func (i *intake) Next(ctx, wait context.Context) (*batch.Batch, error) {
 	for {
 		b, err := i.assembler.Take()
 		if err != nil || b != nil {
-			i.drought.before = 0
+			i.drops.before = 0
 			return b, err
 		}
-		if err := i.gather(ctx); err != nil {
+		if err := i.openNextRound(ctx); err != nil {
 			return nil, err
 		}
-		if err := i.issueDue(wait); err != nil {
+		if err := i.issueUnlessPostponed(wait); err != nil {
 			return nil, err
 		}
 		d, err := i.feed.Next(wait)
-		i.countRefused()
+		i.countFeedRefusals()
 		switch {
 		case errors.Is(err, streams.ErrIdle) && wait.Err() == nil:
-			err = i.idle(ctx)
+			err = i.handleIdle(ctx)
 		case err != nil:
 			return nil, fmt.Errorf("next delivery: %w", err)
 		default:
-			err = i.take(ctx, d)
+			err = i.acceptDelivery(ctx, d)
 		}
 		if err != nil {
 			return nil, err
@@ -101,12 +101,12 @@ func (i *intake) Next(ctx, wait context.Context) (*batch.Batch, error) {
 	}
 }
 
-// take takes one delivery.
-func (i *intake) take(ctx context.Context, d *streams.Delivery) error {
-	i.deps.Metrics.delivered()
+// acceptDelivery takes one delivery.
+func (i *intake) acceptDelivery(ctx context.Context, d *streams.Delivery) error {
+	i.deps.Metrics.countDelivery()
 	now := i.deps.Now()
-	i.quiet.end(now)
-	i.account.deliver(d)
+	i.idleTimer.restart(now)
+	i.account.recordDelivery(d)
 	if t := d.Trajectory; t != nil {
 		times := archive.Times{Came: now}
 		if g, open := i.issuer.open[t.Group]; open {
@@ -115,42 +115,43 @@ func (i *intake) take(ctx context.Context, d *streams.Delivery) error {
 		i.account.times[d.Sequence] = times
 	}
 	effects := i.assembler.Add(d.Delivery)
-	if d.Trajectory != nil && isTakenUp(d.Sequence, effects) {
-		i.deps.Metrics.takenUp()
+	if d.Trajectory != nil && isAccepted(d.Sequence, effects) {
+		i.deps.Metrics.countAccepted()
 	}
-	if err := i.apply(ctx, effects); err != nil {
+	if err := i.applyEffects(ctx, effects); err != nil {
 		return err
 	}
-	if err := i.plan(ctx); err != nil {
+	if err := i.planTickets(ctx); err != nil {
 		return err
 	}
-	if err := i.lookAtDrops(); err != nil {
+	if err := i.reportDrops(); err != nil {
 		return err
 	}
 	if i.account.ended >= i.cfg.Checkpoint.Messages {
-		return i.renew(ctx)
+		return i.renewCheckpoint(ctx)
 	}
 	return nil
 }
 
-// isTakenUp is whether a group has use for the message at a sequence: it is not refused as it comes, nor one that has ended before.
-func isTakenUp(sequence uint64, e batch.Effects) bool {
+// isAccepted reports whether a group can use the message at a sequence: it is not refused on arrival, and its verdict has not been given
+// before.
+func isAccepted(sequence uint64, e batch.Effects) bool {
 	return !slices.ContainsFunc(e.Verdicts, func(v batch.Verdict) bool {
 		return v.Sequence == sequence && (v.State == batch.Settled || v.State == batch.Rejected && v.Reason.Refusal())
 	})
 }
 
-// idle is what is done when nothing comes for a while.
-func (i *intake) idle(ctx context.Context) error {
+// handleIdle runs when nothing has come for a while.
+func (i *intake) handleIdle(ctx context.Context) error {
 	i.issuer.postponed = 0
-	if err := i.relieve(ctx); err != nil {
+	if err := i.relieveStream(ctx); err != nil {
 		return err
 	}
-	return i.giveUp(ctx)
+	return i.giveUpLost(ctx)
 }
 
-// gather begins another round of prompts when a step counts rows and all that was issued does not have enough.
-func (i *intake) gather(ctx context.Context) error {
+// openNextRound begins another round of prompts when a step counts rows and everything issued does not have enough.
+func (i *intake) openNextRound(ctx context.Context) error {
 	rule := i.cfg.Selection.Accumulate
 	if rule.Rows == 0 {
 		return nil
@@ -166,49 +167,49 @@ func (i *intake) gather(ctx context.Context) error {
 	if enough {
 		return nil
 	}
-	i.issuer.round()
-	return i.plan(ctx)
+	i.issuer.addRound()
+	return i.planTickets(ctx)
 }
 
-// plan opens the groups that admission allows, and has the groups branch whose trunks are there; Issue sends their tickets.
-func (i *intake) plan(ctx context.Context) error {
-	opened := i.issuer.plan(i.assembler.Version(), i.deps.Now())
-	i.issuer.branch()
-	return i.dispose(ctx, opened.Verdicts)
+// planTickets opens the groups that admission allows, and plans the forks of the groups whose trunks are there; Issue sends their tickets.
+func (i *intake) planTickets(ctx context.Context) error {
+	opened := i.issuer.openGroups(i.assembler.Version(), i.deps.Now())
+	i.issuer.planForks()
+	return i.endMessages(ctx, opened.Verdicts)
 }
 
-// apply follows what the assembler decided.
-func (i *intake) apply(ctx context.Context, e batch.Effects) error {
-	i.issuer.apply(e)
-	return i.dispose(ctx, e.Verdicts)
+// applyEffects carries out the assembler's decisions.
+func (i *intake) applyEffects(ctx context.Context, e batch.Effects) error {
+	i.issuer.applyEffects(e)
+	return i.endMessages(ctx, e.Verdicts)
 }
 
-// dispose acks messages that have ended and files refused ones. It may happen before the checkpoint that says so: a
-// trainer that starts again from the checkpoint before reads the messages again and comes to the same verdicts.
-// Messages that were trained on are different: their acks wait for Ack, after the checkpoint.
-func (i *intake) dispose(ctx context.Context, verdicts []batch.Verdict) error {
+// endMessages acks messages that have ended and files refused ones. The acks may come before the checkpoint that holds the verdicts: a
+// trainer that starts again from the checkpoint before reads the messages again and comes to the same verdicts. Messages that were trained
+// on are different: their acks wait for Ack, after the checkpoint.
+func (i *intake) endMessages(ctx context.Context, verdicts []batch.Verdict) error {
 	var acks []uint64
 	for _, v := range verdicts {
 		times := i.account.times[v.Sequence]
-		m, known := i.account.end(v)
+		m, known := i.account.endMessage(v)
 		if v.State == batch.Rejected {
-			i.refuse(v.Reason, 1)
+			i.countRejected(v.Reason, 1)
 			if known {
 				i.deps.reportRejected(m.Trajectory, times, i.assembler.Version()+1, v.Reason)
 				i.archive.End(m.Trajectory, v.Sequence, times, v.Reason, v.Detail, i.assembler.Version()+1, i.deps.Now())
 			}
 		}
 		if v.Reason == schemas.ReasonZeroVariance && known {
-			i.drought.note(m.Trajectory)
+			i.drops.addRollout(m.Trajectory)
 		}
 		switch {
 		case known && v.State == batch.Rejected && v.Reason.Refusal():
-			if err := i.reject(ctx, m, v); err != nil {
+			if err := i.fileRejected(ctx, m, v); err != nil {
 				return fmt.Errorf("reject %s: %w", v.ID, err)
 			}
 		case m.inFlight == nil: // acked when the checkpoint took it up
 		case v.State == batch.Trained:
-			i.account.settle(v.Sequence)
+			i.account.ackLater(v.Sequence)
 		default:
 			acks = append(acks, v.Sequence)
 		}
@@ -222,8 +223,8 @@ func (i *intake) dispose(ctx context.Context, verdicts []batch.Verdict) error {
 	return nil
 }
 
-// reject files a message with the rejected ones.
-func (i *intake) reject(ctx context.Context, m message, v batch.Verdict) error {
+// fileRejected files a message with the rejected ones.
+func (i *intake) fileRejected(ctx context.Context, m endedMessage, v batch.Verdict) error {
 	i.deps.Log.Debug("trajectory refused", "trajectory", v.ID, "reason", v.Reason, "detail", v.Detail)
 	if m.inFlight == nil {
 		return i.feed.RejectCarried(ctx, m.Sequence, m.Trajectory, v.Reason, v.Detail)
@@ -231,81 +232,81 @@ func (i *intake) reject(ctx context.Context, m message, v batch.Verdict) error {
 	return i.feed.RejectSoon(ctx, m.inFlight, v.Reason, v.Detail)
 }
 
-// File files what was refused: before a checkpoint that counts it among what has ended.
+// File files the refused messages: before a checkpoint that counts them as ended.
 func (i *intake) File(ctx context.Context) error {
-	i.countRefused()
+	i.countFeedRefusals()
 	if err := i.feed.File(ctx); err != nil {
 		return fmt.Errorf("file what was refused: %w", err)
 	}
 	return nil
 }
 
-// refuse counts messages that are not trained on.
-func (i *intake) refuse(reason schemas.Reason, n int) {
+// countRejected counts messages that are not trained on.
+func (i *intake) countRejected(reason schemas.Reason, n int) {
 	i.refusals[reason] += int64(n)
-	i.deps.Metrics.refused(reason, n)
+	i.deps.Metrics.countRejected(reason, n)
 }
 
-// countRefused counts what the feed itself has refused.
-func (i *intake) countRefused() {
+// countFeedRefusals counts the messages that the feed itself has refused.
+func (i *intake) countFeedRefusals() {
 	for reason, n := range i.feed.Refused() {
-		i.refuse(reason, n)
+		i.countRejected(reason, n)
 	}
 	for producer, n := range i.feed.RefusedBy() {
-		i.deps.Metrics.refusedBy(producer, n)
+		i.deps.Metrics.countProducerRefusals(producer, n)
 	}
 }
 
-// Commit ends the batch in hand, which has been trained on, and goes on to the version that came of it: groups in hand may
-// be too stale for it. before and now are the bounds that the step was begun with and that hold from here on.
+// Commit ends the batch in hand, which has been trained on, and goes on to the new version: groups in hand may be too stale for it. before
+// are the bounds that the step was begun with, now the bounds from here on.
 func (i *intake) Commit(ctx context.Context, b *batch.Batch, version int64, before, now inForce) error {
 	committed := i.assembler.Commit()
 	for _, g := range b.Groups {
 		delete(i.issuer.open, g.ID())
 	}
 	// A short batch uses up the version's whole share, or the next would be issued work that goes stale.
-	i.issuer.consume(len(b.Groups))
-	i.issuer.admission.SetLimits(i.cfg.limits(now.eta, now.depth))
+	i.issuer.consumeShare(len(b.Groups))
+	i.issuer.admission.SetLimits(i.cfg.admissionLimits(now.eta, now.depth))
 	i.issuer.admission.SetVersion(version)
 	if now.eta != before.eta {
 		if err := i.feed.SetMaxPending(ctx, i.cfg.maxPending(now.eta)); err != nil {
 			return fmt.Errorf("bound what is pending: %w", err)
 		}
-		i.assembler.SetEarly(i.cfg.horizon(now.eta), i.cfg.maxPending(now.eta))
+		i.assembler.SetEarly(i.cfg.cursorHorizon(now.eta), i.cfg.maxPending(now.eta))
 	}
-	// What is refused here is filed before the checkpoint. Under the lower bound a process that does the step again, after
-	// an operator has raised eta, refuses the same.
+	// Messages that are refused here are filed before the checkpoint. Under the lower bound a process that does the step again, after an
+	// operator has raised eta, refuses the same.
 	i.assembler.SetEta(min(before.eta, now.eta))
-	i.assembler.SetHold(i.cfg.hold(version))
+	i.assembler.SetHold(i.cfg.holdAtStep(version))
 	advanced := i.assembler.Advance(version)
 	i.assembler.SetEta(now.eta)
-	i.issuer.apply(advanced)
-	if err := i.dispose(ctx, append(committed.Verdicts, advanced.Verdicts...)); err != nil {
+	i.issuer.applyEffects(advanced)
+	if err := i.endMessages(ctx, append(committed.Verdicts, advanced.Verdicts...)); err != nil {
 		return err
 	}
-	return i.plan(ctx)
+	return i.planTickets(ctx)
 }
 
-// TakeRefusals counts by reason what was not trained on since it was asked last, with what the feed itself refused.
+// TakeRefusals counts by reason the messages that were not trained on since the last call, including those that the feed itself refused.
 func (i *intake) TakeRefusals() map[schemas.Reason]int64 {
-	i.countRefused()
+	i.countFeedRefusals()
 	taken := i.refusals
 	i.refusals = map[schemas.Reason]int64{}
 	return taken
 }
 
-// Forget drops what is counted of one step.
+// Forget drops the counts of the step.
 func (i *intake) Forget() {
-	i.refusals, i.drought.step = map[schemas.Reason]int64{}, dropped{}
+	i.refusals, i.drops.step = map[schemas.Reason]int64{}, droppedRollouts{}
 }
 
-// queue is what waits: groups issued and not ready, groups ready, and messages of groups yet to be issued.
-type queue struct{ waiting, ready, early int }
+// queueCounts counts the groups issued and not ready, the groups ready, and the messages of groups yet to be issued.
+type queueCounts struct{ waiting, ready, early int }
 
-// Counts are of what waits now.
-func (i *intake) Counts() queue {
+// Counts returns the present counts.
+func (i *intake) Counts() queueCounts {
 	waiting, ready, early := i.assembler.Counts()
-	return queue{waiting, ready, early}
+	return queueCounts{waiting, ready, early}
 }
 
 // Close closes the feed.
@@ -315,5 +316,5 @@ func (i *intake) Close() {
 	}
 }
 
-// CloseArchive waits until what was archived is on the disk.
+// CloseArchive waits until every archived trajectory is on the disk.
 func (i *intake) CloseArchive() error { return i.archive.Close() }

@@ -10,8 +10,8 @@ import (
 	"github.com/weir-rl/weir/trainer/checkpoint"
 )
 
-// issuer decides what is issued: admission, the order of prompts, the open groups. It does no I/O: the
-// tickets that it plans wait in pending until the intake sends them.
+// issuer decides which tickets are issued: admission, the order of prompts, the open groups. It does no I/O: the tickets that it plans wait
+// in pending until the intake sends them.
 type issuer struct {
 	cfg       Config
 	run       string
@@ -23,16 +23,16 @@ type issuer struct {
 	cursor    uint64
 	index     uint64
 	extra     int // as checkpoint.Issue.Extra
-	// limits are what operators have set.
+	// limits are the operators' limits.
 	limits limits
-	// pending are the tickets that are planned and not sent. Of those that found no room, postponed is how many messages are
-	// read before they are sent again.
+	// pending are the tickets that are planned and not sent. After a send that found no room, postponed is how many messages are read
+	// before the next try.
 	pending   []*schemas.Ticket
 	postponed int
 	// branching are the open groups of which some samples wait for others, by id; vocab is the size of the vocabulary.
 	branching map[string]checkpoint.OpenGroup
 	vocab     int
-	// rejected and dropped gather what the next record will say.
+	// rejected and dropped are gathered for the next record.
 	rejected []checkpoint.RecordRejection
 	dropped  []checkpoint.RecordDrop
 }
@@ -41,16 +41,16 @@ type issuer struct {
 func restoreIssuer(cfg Config, run string, prompts Prompts, vocab int, s *checkpoint.State, a *batch.Assembler) *issuer {
 	i := &issuer{
 		cfg: cfg, run: run, prompts: prompts, assembler: a,
-		admission: admission.Restore(cfg.limits(s.Eta, s.Depth), s.Admission),
+		admission: admission.Restore(cfg.admissionLimits(s.Eta, s.Depth), s.Admission),
 		open:      map[string]checkpoint.OpenGroup{},
 		branching: map[string]checkpoint.OpenGroup{}, vocab: vocab,
 		again: slices.Clone(s.Issue.Again), cursor: s.Issue.NextCursor, index: s.Issue.NextIndex, extra: s.Issue.Extra,
 	}
-	// The checkpoint counts in the batch of its time, which may have been another.
+	// The checkpoint counts in its own batch size, which may differ from the configured batch size.
 	i.admission.Recover(s.Step)
 	i.admission.Forgo(-i.extra)
 	for _, g := range s.Issue.Open {
-		i.opened(g)
+		i.addOpenGroup(g)
 		a.Open(g.Group())
 	}
 	a.Refuse(s.Issue.Refused)
@@ -60,10 +60,10 @@ func restoreIssuer(cfg Config, run string, prompts Prompts, vocab int, s *checkp
 	return i
 }
 
-// plan opens as many groups as may be issued now. Prompts that wait to be issued again go first.
-func (i *issuer) plan(version int64, now time.Time) batch.Effects {
+// openGroups opens as many groups as may be issued now. Prompts that wait to be issued again go first.
+func (i *issuer) openGroups(version int64, now time.Time) batch.Effects {
 	var all batch.Effects
-	for i.capacity() > 0 {
+	for i.openCapacity() > 0 {
 		cursor, attempt := i.cursor, 0
 		if len(i.again) > 0 {
 			cursor, attempt = i.again[0].Cursor, i.again[0].Attempt+1
@@ -71,49 +71,49 @@ func (i *issuer) plan(version int64, now time.Time) batch.Effects {
 		} else {
 			i.cursor++
 		}
-		g := checkpoint.OpenGroup{Index: i.index, Ticket: i.ticket(cursor, attempt, version, now), Baseline: i.cfg.Baseline(), Trunks: i.cfg.Branch.Trunks}
+		g := checkpoint.OpenGroup{Index: i.index, Ticket: i.newTicket(cursor, attempt, version, now), Baseline: i.cfg.Baseline(), Trunks: i.cfg.Branch.Trunks}
 		i.index++
 		i.admission.Start(1)
-		i.opened(g)
-		i.pending = append(i.pending, i.first(g)...)
+		i.addOpenGroup(g)
+		i.pending = append(i.pending, i.ticketsOfTrunks(g)...)
 		e := i.assembler.Open(g.Group())
-		i.apply(e)
+		i.applyEffects(e)
 		all.Verdicts = append(all.Verdicts, e.Verdicts...)
 	}
 	return all
 }
 
-// round makes room for another share of groups for this step, as if those of the one before had not been accepted.
-func (i *issuer) round() {
-	for first := true; first || i.capacity() <= 0; first = false {
+// addRound makes room for another share of groups for this step, as if the groups of the round before had not been accepted.
+func (i *issuer) addRound() {
+	for first := true; first || i.openCapacity() <= 0; first = false {
 		i.admission.Forgo(-i.cfg.BatchGroups)
 		i.extra += i.cfg.BatchGroups
 	}
 }
 
-// consume counts a batch of this many groups as the version's share.
-func (i *issuer) consume(groups int) {
+// consumeShare counts a batch of this many groups as the version's share.
+func (i *issuer) consumeShare(groups int) {
 	i.admission.Forgo(i.cfg.BatchGroups + i.extra - groups)
 	i.extra = 0
 }
 
-// capacity is the controller's, and no more than the run has steps left for.
-func (i *issuer) capacity() int {
+// openCapacity returns how many groups may be opened: the admission controller's capacity, but no more than the run has steps left for.
+func (i *issuer) openCapacity() int {
 	s := i.admission.State()
 	left := i.cfg.Steps*int64(i.cfg.BatchGroups) - int64(s.Accepted+s.Running)
 	return int(min(int64(i.admission.Capacity()), left))
 }
 
-// ticket is the first of a group.
-func (i *issuer) ticket(cursor uint64, attempt int, version int64, now time.Time) schemas.Ticket {
+// newTicket returns the first ticket of a group.
+func (i *issuer) newTicket(cursor uint64, attempt int, version int64, now time.Time) schemas.Ticket {
 	t := TicketOf(i.cfg, i.prompts, cursor, attempt, 0, version)
 	t.Run, t.MinVersion, t.IssuedAt = i.run, max(0, version-int64(i.admission.Limits().Eta)), now.UTC()
-	t.Limits = i.limits.over(t.Task, t.Limits)
+	t.Limits = i.limits.overrideLimits(t.Task, t.Limits)
 	return t
 }
 
-// TicketOf is the ticket that a run of this configuration issues at a version for a sample of the prompt at a cursor, but for the run's
-// name, the time, the oldest version that may answer, and what operators have set of the limits.
+// TicketOf is the ticket that a run of this configuration issues at a version for a sample of the prompt at a cursor, without the run's
+// name, the time, the oldest version that may answer, and the operators' limits.
 func TicketOf(cfg Config, prompts Prompts, cursor uint64, attempt, sample int, version int64) schemas.Ticket {
 	prompt := prompts.Prompt(cursor)
 	return schemas.Ticket{
@@ -121,12 +121,12 @@ func TicketOf(cfg Config, prompts Prompts, cursor uint64, attempt, sample int, v
 		Cursor: cursor, Attempt: attempt, Sample: sample, GroupSize: cfg.groupTickets(), Task: prompt.Task,
 		Prompt: prompt.Prompt, Seed: batch.Seed(cfg.Seed, cursor, attempt, sample),
 		Sampling: schemas.Sampling{Temperature: cfg.Sampling.Temperature, MaxTokens: cfg.Sampling.MaxTokens},
-		Limits:   prompt.bound(version, cfg.Limits.Rollout()), PolicyVersion: version,
+		Limits:   prompt.boundRollouts(version, cfg.Limits.Rollout()), PolicyVersion: version,
 	}
 }
 
-// tickets are all of a group's, its baseline's last.
-func (i *issuer) tickets(g checkpoint.OpenGroup) []*schemas.Ticket {
+// groupTickets returns all tickets of a group, the baseline's last.
+func (i *issuer) groupTickets(g checkpoint.OpenGroup) []*schemas.Ticket {
 	group := g.Group()
 	out := make([]*schemas.Ticket, group.Size)
 	for s := range out {
@@ -142,9 +142,10 @@ func (i *issuer) tickets(g checkpoint.OpenGroup) []*schemas.Ticket {
 	return out
 }
 
-// reissue plans the tickets of the open groups once more, but for samples that a checkpoint knows to have come; those that wait for
-// trunks follow as they did before, when the trunks are read again. The stream keeps those that are outstanding, or were done not long ago, from being rolled out twice.
-func (i *issuer) reissue(c *checkpoint.Checkpoint) {
+// reissueOpen plans the tickets of the open groups once more, but for samples whose arrival the checkpoint has recorded. Samples that wait
+// for trunks follow, as they did before, when the trunks are read again. The stream drops tickets that are outstanding, or were done not
+// long ago, so that they are not rolled out twice.
+func (i *issuer) reissueOpen(c *checkpoint.Checkpoint) {
 	came := map[string]bool{}
 	for _, r := range c.State.Issue.Refused {
 		if cursor, attempt, ok := batch.ParseGroupID(r.Group); ok {
@@ -158,13 +159,13 @@ func (i *issuer) reissue(c *checkpoint.Checkpoint) {
 			came[d.Trajectory.ID] = true
 		}
 	}
-	for _, g := range i.openInOrder() {
-		i.pending = append(i.pending, slices.DeleteFunc(i.first(g), func(t *schemas.Ticket) bool { return came[t.ID] })...)
+	for _, g := range i.sortOpenGroups() {
+		i.pending = append(i.pending, slices.DeleteFunc(i.ticketsOfTrunks(g), func(t *schemas.Ticket) bool { return came[t.ID] })...)
 	}
 }
 
-// apply follows what the assembler decided.
-func (i *issuer) apply(e batch.Effects) {
+// applyEffects carries out the assembler's decisions.
+func (i *issuer) applyEffects(e batch.Effects) {
 	for range e.Ready {
 		i.admission.Accept()
 	}
@@ -196,11 +197,11 @@ func (i *issuer) apply(e batch.Effects) {
 	}
 }
 
-// state is what a checkpoint keeps. Groups that are ready count as running: their trajectories are read again
-// by a trainer that starts from it.
-func (i *issuer) state(step int64) (checkpoint.Issue, admission.State) {
+// snapshotState returns the issuer's part of a checkpoint. Ready groups count as running: a trainer that starts from the checkpoint reads
+// their trajectories again.
+func (i *issuer) snapshotState(step int64) (checkpoint.Issue, admission.State) {
 	s := checkpoint.Issue{
-		NextCursor: i.cursor, NextIndex: i.index, Open: i.openInOrder(), Refused: i.assembler.Refused(), Again: slices.Clone(i.again),
+		NextCursor: i.cursor, NextIndex: i.index, Open: i.sortOpenGroups(), Refused: i.assembler.Refused(), Again: slices.Clone(i.again),
 		Extra: i.extra,
 	}
 	a := i.admission.State()
@@ -209,9 +210,9 @@ func (i *issuer) state(step int64) (checkpoint.Issue, admission.State) {
 	}
 }
 
-// timeout is how long nothing may come before the samples of the open groups are given up, though their tickets are leased;
-// 0 is no bound, which holds as soon as one group has no time limit.
-func (i *issuer) timeout() time.Duration {
+// silenceLimit returns how long nothing may come before the samples of the open groups are given up, though their tickets are leased; 0 is
+// no bound. A single group without a time limit gives 0.
+func (i *issuer) silenceLimit() time.Duration {
 	if i.cfg.Deterministic || i.cfg.GroupTimeout == 0 {
 		return 0
 	}
@@ -225,7 +226,8 @@ func (i *issuer) timeout() time.Duration {
 	return max(i.cfg.GroupTimeout, 3*longest)
 }
 
-func (i *issuer) openInOrder() []checkpoint.OpenGroup {
+// sortOpenGroups returns the open groups in the order of issue.
+func (i *issuer) sortOpenGroups() []checkpoint.OpenGroup {
 	out := make([]checkpoint.OpenGroup, 0, len(i.open))
 	for _, g := range i.open {
 		out = append(out, g)

@@ -9,15 +9,15 @@ import (
 	"github.com/weir-rl/weir/trainer/checkpoint"
 )
 
-// EventRefused is the type of the event that tells that the trainer does not adopt what an operator has set. Message says what, and why.
+// EventRefused is the type of the event for a limit of an operator that the trainer does not adopt. Message names the limit and the reason.
 const EventRefused schemas.EventType = "control_refused"
 
-// limits are what operators have set of the limits of episodes, as [schemas.Control] lists them.
+// limits are the operators' limits of episodes, as [schemas.Control] lists them.
 type limits []schemas.Limit
 
-// over are the limits of a task's episodes, which are at where nothing was set.
-func (l limits) over(task string, at schemas.Limits) schemas.Limits {
-	for _, one := range l { // those of every task come first
+// overrideLimits returns the limits of a task's episodes: at, changed by the operators' settings.
+func (l limits) overrideLimits(task string, at schemas.Limits) schemas.Limits {
+	for _, one := range l { // limits of every task come first
 		if one.Task == "" || one.Task == task {
 			at.Set(one.Key, one.Value)
 		}
@@ -25,23 +25,23 @@ func (l limits) over(task string, at schemas.Limits) schemas.Limits {
 	return at
 }
 
-// changes are what differs from one to another, for the record.
-func (l limits) changes(now limits) (out []checkpoint.RecordChange) {
+// changesTo returns the differences from l to now, for the record.
+func (l limits) changesTo(now limits) (out []checkpoint.RecordChange) {
 	for _, change := range schemas.LimitChanges(l, now) {
 		out = append(out, checkpoint.RecordChange{Key: "control.limits." + change.Name, Before: change.Before, After: change.After})
 	}
 	return out
 }
 
-// configuredLimit is whether a setting is one of the limits of episodes.
-func configuredLimit(key string) bool {
+// isLimitKey reports whether a setting is a limit of episodes.
+func isLimitKey(key string) bool {
 	task, in := strings.CutPrefix(key, "tasks.")
 	return strings.HasPrefix(key, "trainer.limits.") || in && strings.Contains(task, ".limits.")
 }
 
-// allowed holds limits against what this run can do: faults says what is left out, each with the reason.
-func (c *control) allowed(asked limits) (sound limits, faults []string) {
-	tasks, longest, most := c.deps.Prompts.Tasks(), c.deps.longest(), c.cfg.Limits.MaxSegments
+// checkLimits splits limits into sound, which this run can apply, and faults, which name each other limit with the reason.
+func (c *control) checkLimits(asked limits) (sound limits, faults []string) {
+	tasks, longest, most := c.deps.Prompts.Tasks(), c.deps.maxSequence(), c.cfg.Limits.MaxSegments
 	for _, one := range asked {
 		switch {
 		case one.Task != "" && !slices.Contains(tasks, one.Task):
@@ -57,15 +57,15 @@ func (c *control) allowed(asked limits) (sound limits, faults []string) {
 	return sound, faults
 }
 
-// adoptLimits takes over the limits that an operator has set since the trainer last wrote; they are of the tickets that are planned from
-// then on. What the run cannot do is refused with an event, and taken out of control when it is written next.
+// adoptLimits takes over the limits that an operator has set since the trainer last wrote; they apply to tickets that are planned from then
+// on. A limit that the run cannot apply is refused with an event, and taken out of control at the next write.
 func (c *control) adoptLimits(now *schemas.Control, step int64) {
 	asked := limits(now.Limits)
 	if slices.Equal(asked, c.told) {
 		return
 	}
-	sound, faults := c.allowed(asked)
-	for _, change := range c.limits.changes(sound) {
+	sound, faults := c.checkLimits(asked)
+	for _, change := range c.limits.changesTo(sound) {
 		c.deps.Log.Info("limits of episodes changed by control", "key", change.Key, "before", change.Before, "after", change.After)
 		c.changed = append(c.changed, change)
 	}

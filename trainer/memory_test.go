@@ -104,7 +104,7 @@ func measure(t *testing.T, broker string) {
 		require.NoError(t, err, part)
 	}
 	publish := func(n int64) error {
-		return publisher.publish(t.Context(), version{number: n, at: time.Unix(n, 0)})
+		return publisher.publishVersion(t.Context(), version{number: n, at: time.Unix(n, 0)})
 	}
 	c := &checkpoint.Checkpoint{Policy: engine}
 	c.State.Run = stream.Name()

@@ -19,7 +19,7 @@ type Metrics struct {
 	rejected, refusals                   *prometheus.CounterVec
 	staleness                            prometheus.Histogram
 	phases                               *prometheus.HistogramVec
-	// last show the last step's report, by its keys.
+	// last are the gauges of the last step's report, by its keys.
 	last map[string]prometheus.Gauge
 }
 
@@ -81,8 +81,8 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 	return m, nil
 }
 
-// step takes over one step's report.
-func (m *Metrics) step(v map[string]float64, s *stats) {
+// recordStep takes over one step's report.
+func (m *Metrics) recordStep(v map[string]float64, s *stats) {
 	if m == nil {
 		return
 	}
@@ -93,7 +93,7 @@ func (m *Metrics) step(v map[string]float64, s *stats) {
 		m.skipped.Add(float64(s.learnt.Skipped))
 	}
 	m.staleness.Observe(v[metrics.StalenessMean.Name])
-	for phase, d := range s.phases() {
+	for phase, d := range s.phaseTimes() {
 		m.phases.WithLabelValues(phase).Observe(d.Seconds())
 	}
 	for name, g := range m.last {
@@ -103,27 +103,27 @@ func (m *Metrics) step(v map[string]float64, s *stats) {
 	}
 }
 
-func (m *Metrics) delivered() {
+func (m *Metrics) countDelivery() {
 	if m != nil {
 		m.deliveries.Inc()
 	}
 }
 
-func (m *Metrics) takenUp() {
+func (m *Metrics) countAccepted() {
 	if m != nil {
 		m.taken.Inc()
 	}
 }
 
-// refused counts messages that are not trained on.
-func (m *Metrics) refused(reason schemas.Reason, n int) {
+// countRejected counts messages that are not trained on.
+func (m *Metrics) countRejected(reason schemas.Reason, n int) {
 	if m != nil {
 		m.rejected.WithLabelValues(string(reason)).Add(float64(n))
 	}
 }
 
-// refusedBy counts refused messages of a producer.
-func (m *Metrics) refusedBy(producer string, n int) {
+// countProducerRefusals counts refused messages of a producer.
+func (m *Metrics) countProducerRefusals(producer string, n int) {
 	if m != nil {
 		m.refusals.WithLabelValues(producer).Add(float64(n))
 	}

@@ -14,7 +14,7 @@ import (
 // maxWeight bounds the weight of a task, so that the order of a period fits in memory.
 const maxWeight = 10_000
 
-// Task is one of the tasks that a run mixes.
+// Task is a task of a run's mix.
 type Task struct {
 	// Name is the task's name on tickets: 1 to 64 letters, digits, '_' and '-'.
 	Name string
@@ -24,14 +24,14 @@ type Task struct {
 	Prompts interface {
 		Prompt(cursor uint64) schemas.Prompt
 	}
-	// Limits bound each rollout of the task. The zero value stands for those of [Config].
+	// Limits bound each rollout of the task. The zero value stands for the limits of [Config].
 	Limits schemas.Limits
 	// Turns bounds the tool calls of a rollout by the version at which its ticket is issued; nil leaves that to Limits.
 	Turns TurnSchedule
 }
 
-// validate reports every fault.
-func (t Task) validate() error {
+// validateTask reports every fault.
+func (t Task) validateTask() error {
 	var limits error
 	if t.Limits != (schemas.Limits{}) {
 		limits = check.Section("limits", check.All(
@@ -51,21 +51,21 @@ func (t Task) validate() error {
 	)
 }
 
-// Mix returns the prompts of several tasks in one order: each task's own prompts in their order, the tasks by weight. Of
-// the first n prompts a task has its share, n times its weight over the sum of all weights, to less than one prompt; so has
-// it of any run of cursors, to less than two. The prompts of a single task come as they are.
+// Mix returns the prompts of several tasks in one order: each task's own prompts in their order, the tasks by weight. Among the first n
+// prompts a task has its share, n times its weight over the sum of all weights, to less than 1 prompt; among any n consecutive prompts, to
+// less than 2. The prompts of a single task come as they are.
 //
 // The task at a cursor depends only on the tasks' weights and on their order in the arguments.
 func Mix(tasks ...Task) (Prompts, error) {
 	if len(tasks) == 0 {
 		return nil, errors.New("mix tasks: there is none")
 	}
-	m := &mix{tasks: slices.Clone(tasks)}
+	m := &taskMix{tasks: slices.Clone(tasks)}
 	var faults []error
 	var weights []int
 	names := map[string]bool{}
 	for i, t := range m.tasks {
-		if err := t.validate(); err != nil {
+		if err := t.validateTask(); err != nil {
 			faults = append(faults, fmt.Errorf("task %q: %w", t.Name, err))
 		}
 		if names[t.Name] {
@@ -82,17 +82,17 @@ func Mix(tasks ...Task) (Prompts, error) {
 	return m, nil
 }
 
-// mix is the order of several tasks. It repeats after a period of as many cursors as the weights add up to, without their
+// taskMix is the order of several tasks. It repeats after a period of as many cursors as the weights add up to, without their
 // common divisor.
-type mix struct {
+type taskMix struct {
 	tasks []Task
-	// period says for each cursor of a period which task it asks for, each how many cursors of a period ask for each task.
+	// period has the task of each cursor of a period, each the number of cursors in a period of each task.
 	period []turns.Turn
 	each   []uint64
 }
 
 // Tasks are the names of the tasks.
-func (m *mix) Tasks() []string {
+func (m *taskMix) Tasks() []string {
 	names := make([]string, len(m.tasks))
 	for i, t := range m.tasks {
 		names[i] = t.Name
@@ -101,7 +101,7 @@ func (m *mix) Tasks() []string {
 }
 
 // Prompt is the prompt at a cursor.
-func (m *mix) Prompt(cursor uint64) Prompt {
+func (m *taskMix) Prompt(cursor uint64) Prompt {
 	length := uint64(len(m.period))
 	at := m.period[cursor%length]
 	t := m.tasks[at.Of]

@@ -11,21 +11,21 @@ const (
 	// maxNames and maxNameBytes bound the metrics that trajectories may name, of each kind.
 	maxNames     = 64
 	maxNameBytes = 64
-	// otherName stands for the names beyond.
+	// otherName stands for the names beyond the bounds.
 	otherName = "other"
 )
 
-// names are those of one kind that trajectories gave, reward components or sources: each becomes a metric, so that
-// somebody who makes them up must not make metrics without end.
+// names are the names of a kind that trajectories gave, such as reward components or sources. Each name becomes a metric, so their number
+// is bounded: a producer that makes up names must not make metrics without end.
 type names struct {
 	kind  string
 	known map[string]bool
-	// logged says that the log has said that there are names beyond.
+	// logged is set once the log has reported a name beyond the bounds.
 	logged bool
 }
 
-// bound is the name, or "other" when it is too long, not printable or one too many. The log says so once.
-func (n *names) bound(name string, log *slog.Logger) string {
+// boundedName returns the name, or "other" when it is too long, not printable, or beyond maxNames. The first such name is logged.
+func (n *names) boundedName(name string, log *slog.Logger) string {
 	if n.known[name] {
 		return name
 	}

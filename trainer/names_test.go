@@ -31,7 +31,7 @@ func TestNamesThatTrajectoriesMakeUpAreBounded(t *testing.T) {
 				Trajectory: &schemas.Trajectory{Rewards: rewards, Source: name}, Return: 1,
 			})
 		}
-		r.measure(b)
+		r.measureBatch(b)
 		require.Equal(t, 1.0, r.stats.values["reward/component/honest"])
 		require.Contains(t, r.stats.values, "reward/component/other")
 		for name := range r.stats.values {

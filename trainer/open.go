@@ -13,48 +13,48 @@ import (
 
 // Open goes on from a checkpoint: it opens the feed where the checkpoint left off, and gives the assembler and the issuer
 // their state and the messages that the checkpoint carries.
-func (i *intake) Open(ctx context.Context, c *checkpoint.Checkpoint, known *spoilt, now inForce, set limits) error {
+func (i *intake) Open(ctx context.Context, c *checkpoint.Checkpoint, known *poisoned, now inForce, set limits) error {
 	lost, gone, err := i.openFeed(ctx, c, known, i.cfg.maxPending(now.eta))
 	if err != nil {
 		return err
 	}
 	s := &c.State
-	i.account.delivered, i.drought.before = s.Ledger.Low, s.FlatGroups
-	i.quiet.end(i.deps.Now())
+	i.account.delivered, i.drops.before = s.Ledger.Low, s.FlatGroups
+	i.idleTimer.restart(i.deps.Now())
 	i.assembler = batch.New(batch.Config{
 		Run: s.Run, Groups: i.cfg.BatchGroups, MinGroup: i.cfg.MinGroup, Baseline: i.cfg.Baseline(),
-		Eta: now.eta, Hold: i.cfg.hold(s.Step), InOrder: i.cfg.Deterministic,
+		Eta: now.eta, Hold: i.cfg.holdAtStep(s.Step), InOrder: i.cfg.Deterministic,
 		Choose: i.cfg.Choose, Keep: i.cfg.Keep, EpisodeAgents: i.cfg.EpisodeAgents(), Shape: i.cfg.Shape,
 		Rows: i.cfg.Selection.Accumulate.Rows, MaxFlat: i.cfg.MaxDroppedGroups,
-		Horizon: i.cfg.horizon(now.eta), MaxEarly: i.cfg.maxPending(now.eta),
-		Check: batch.Checker(i.deps.Engine.Config().VocabSize, i.deps.longest()), Spoilt: known.reasons, Opening: i.deps.Opening,
+		Horizon: i.cfg.cursorHorizon(now.eta), MaxEarly: i.cfg.maxPending(now.eta),
+		Check: batch.Checker(i.deps.Engine.Config().VocabSize, i.deps.maxSequence()), Poisoned: known.reasons, Opening: i.deps.Opening,
 		Bounds: batch.Bounds{Reward: i.cfg.Limits.MaxReward, Segments: i.cfg.Limits.MaxSegments},
 	}, batch.Start{Version: s.Step, NextCursor: s.Issue.NextCursor, Flat: s.FlatGroups, Ledger: s.Ledger})
 	lost = append(lost, i.dropUnknownTasks(s)...)
 	i.issuer = restoreIssuer(i.cfg, s.Run, i.deps.Prompts, i.deps.Engine.Config().VocabSize, s, i.assembler)
 	i.issuer.limits = set
-	i.issuer.admission.SetLimits(i.cfg.limits(now.eta, now.depth))
+	i.issuer.admission.SetLimits(i.cfg.admissionLimits(now.eta, now.depth))
 	i.issuer.dropped, i.issuer.rejected = lost, gone
 	i.refusals[schemas.ReasonLost] += int64(len(gone))
-	i.issuer.reissue(c)
+	i.issuer.reissueOpen(c)
 	for _, d := range c.Pending {
 		i.account.carried[d.Sequence] = d
-		if err := i.apply(ctx, i.assembler.Add(d)); err != nil {
+		if err := i.applyEffects(ctx, i.assembler.Add(d)); err != nil {
 			return err
 		}
 	}
-	return i.plan(ctx)
+	return i.planTickets(ctx)
 }
 
-// openFeed opens the feed at the ledger's mark. On a recreated stream the old marks mean nothing: what was delivered
-// for open groups is lost, so their prompts are issued again, and trained trajectories stay known by their groups having
-// ended. lost are the groups issued again, gone the trajectories of theirs that the checkpoint carried.
-func (i *intake) openFeed(ctx context.Context, c *checkpoint.Checkpoint, known *spoilt, pending int) (
+// openFeed opens the feed at the ledger's mark. On a recreated stream the old marks mean nothing: the trajectories of open groups are lost,
+// so their prompts are issued again; trajectories that were trained on are recognized because their groups have ended. lost are the groups
+// issued again, gone their trajectories that the checkpoint carried.
+func (i *intake) openFeed(ctx context.Context, c *checkpoint.Checkpoint, known *poisoned, pending int) (
 	lost []checkpoint.RecordDrop, gone []checkpoint.RecordRejection, err error,
 ) {
 	s := &c.State
 	i.losses = s.Losses
-	from, last := position(s)
+	from, last := streamPosition(s)
 	i.feed, err = i.deps.Stream.Feed(ctx, from, last, pending)
 	if !streams.IsLost(err) {
 		if err != nil {
@@ -65,7 +65,7 @@ func (i *intake) openFeed(ctx context.Context, c *checkpoint.Checkpoint, known *
 	i.deps.Log.Warn("the trajectory stream is a new one, or has lost messages: open groups are rolled out again", "groups", len(s.Issue.Open), "err", err)
 	lost, gone = loseOpenGroups(c)
 	clear(known.reasons) // their sequences are other trajectories'
-	// What was purged, too, was so of sequences that are used again.
+	// The purged sequences, too, are used again.
 	if err := i.store.ForgetPurged(); err != nil {
 		return nil, nil, err
 	}
@@ -81,8 +81,8 @@ func (i *intake) openFeed(ctx context.Context, c *checkpoint.Checkpoint, known *
 	return lost, gone, nil
 }
 
-// loseOpenGroups makes a checkpoint one whose open groups wait to be issued again, and returns them, and the trajectories that
-// it carried: they are of these groups, and of the stream that was lost.
+// loseOpenGroups moves a checkpoint's open groups to the prompts that wait to be issued again. It returns these groups and the checkpoint's
+// carried trajectories, which are of these groups and of the lost stream.
 func loseOpenGroups(c *checkpoint.Checkpoint) (lost []checkpoint.RecordDrop, gone []checkpoint.RecordRejection) {
 	s := &c.State
 	created, losses := s.Created, s.Losses
@@ -102,8 +102,8 @@ func loseOpenGroups(c *checkpoint.Checkpoint) (lost []checkpoint.RecordDrop, gon
 	return lost, gone
 }
 
-// dropUnknownTasks ends the open groups of tasks that the run no longer has: no producer could roll them out. Their cursors
-// are issued again, for prompts of the tasks that the run has now.
+// dropUnknownTasks ends the open groups of tasks that the run no longer has: no producer could roll them out. Their cursors are issued
+// again, for prompts of the run's present tasks.
 func (i *intake) dropUnknownTasks(s *checkpoint.State) (dropped []checkpoint.RecordDrop) {
 	tasks := i.deps.Prompts.Tasks()
 	s.Issue.Open = slices.DeleteFunc(slices.Clone(s.Issue.Open), func(g checkpoint.OpenGroup) bool {
@@ -119,9 +119,9 @@ func (i *intake) dropUnknownTasks(s *checkpoint.State) (dropped []checkpoint.Rec
 	return dropped
 }
 
-// position is where a checkpoint stands in the stream, nil where it never read one, and the last message that the stream is
-// known to have held.
-func position(s *checkpoint.State) (*streams.Position, streams.Mark) {
+// streamPosition returns the checkpoint's position in the stream, nil where it never read the stream, and the last message that the stream
+// is known to have held.
+func streamPosition(s *checkpoint.State) (*streams.Position, streams.Mark) {
 	if s.Stream == "" {
 		return nil, streams.Mark{}
 	}
@@ -142,6 +142,6 @@ func (i *intake) Save(c *checkpoint.Checkpoint) {
 	known := i.feed.Known()
 	s.Known, s.Stored = known.Sequence, known.Stored
 	s.Losses, s.Ledger, s.FlatGroups = i.losses, i.assembler.Ledger(), i.assembler.Flat()
-	s.Issue, s.Admission = i.issuer.state(s.Step)
+	s.Issue, s.Admission = i.issuer.snapshotState(s.Step)
 	c.Pending = i.assembler.Carried()
 }

@@ -4,8 +4,8 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// Prompts is the endless order of what a run asks for: at each cursor a prompt, its task and the limits of its rollouts.
-// [Mix] makes one from tasks.
+// Prompts is the endless order of a run's prompts: at each cursor a prompt, its task and the limits of its rollouts. [Mix] makes a Prompts
+// from tasks.
 type Prompts interface {
 	// Tasks are the names of the tasks that Prompt asks for, at least one. An open group of a checkpoint whose task is not
 	// among them is dropped.
@@ -14,12 +14,12 @@ type Prompts interface {
 	Prompt(cursor uint64) Prompt
 }
 
-// Prompt is one prompt of a task.
+// Prompt is a prompt of a task.
 type Prompt struct {
 	schemas.Prompt
-	// Task is the name of the prompt's task, which producers know an environment for.
+	// Task is the name of the prompt's task, for which producers have an environment.
 	Task string
-	// Limits bound each rollout of the prompt. The zero value stands for those of [Config].
+	// Limits bound each rollout of the prompt. The zero value stands for the limits of [Config].
 	Limits schemas.Limits
 	// Turns bounds the tool calls of a rollout by the version at which its ticket is issued; nil leaves that to Limits.
 	Turns TurnSchedule

@@ -26,23 +26,23 @@ type publisher struct {
 	// dir holds a folder for each version that is still read from.
 	dir string
 	// frozen are the weights that adapters are added to; nil before the first version, and without adapters.
-	frozen *frozen
-	// made is the newest that was exported, published the one published last; either may be nil.
-	made, published *exported
+	frozen *frozenWeights
+	// made is the newest exported version, published the version published last; either may be nil.
+	made, published *exportedVersion
 }
 
-// exported is a version's folder.
-type exported struct {
+// exportedVersion is a version's folder.
+type exportedVersion struct {
 	version int64
 	dir     string
-	// shards are the files that are published: a value head is none.
+	// shards are the files that are published; a value head is not among them.
 	shards []gpu.File
-	// adapter says what the shards are added to; nil where they are the weights themselves.
-	adapter *frozen
+	// adapter has the weights that the shards are added to; nil where the shards are the weights themselves.
+	adapter *frozenWeights
 }
 
-// path is a shard's file; those of frozen weights come after the version's own.
-func (e *exported) path(i int) string {
+// shardPath returns the file of a shard; shards of frozen weights come after the version's own.
+func (e *exportedVersion) shardPath(i int) string {
 	if i >= len(e.shards) {
 		return e.adapter.paths[i-len(e.shards)]
 	}
@@ -53,12 +53,12 @@ func newPublisher(cfg Publish, deps Deps, dir string) *publisher {
 	return &publisher{cfg: cfg, stream: deps.Stream, engine: deps.Engine, tokenizer: deps.Tokenizer, dir: dir}
 }
 
-// export has the engine write what it holds, which is the version of that number.
-func (p *publisher) export(ctx context.Context, number int64) (*exported, error) {
+// exportVersion has the engine write its weights, which are version number.
+func (p *publisher) exportVersion(ctx context.Context, number int64) (*exportedVersion, error) {
 	if p.made != nil && p.made.version == number {
 		return p.made, nil
 	}
-	e := &exported{version: number, dir: filepath.Join(p.dir, fmt.Sprintf("v%06d", number))}
+	e := &exportedVersion{version: number, dir: filepath.Join(p.dir, fmt.Sprintf("v%06d", number))}
 	if err := os.RemoveAll(e.dir); err != nil {
 		return nil, err
 	}
@@ -66,10 +66,10 @@ func (p *publisher) export(ctx context.Context, number int64) (*exported, error)
 		return nil, err
 	}
 	var err error
-	if p.adapts() && p.cfg.Adapter {
+	if p.trainsAdapters() && p.cfg.Adapter {
 		err = p.exportAdapter(ctx, e)
 	} else {
-		e.shards, err = p.write(ctx, e.dir, gpu.ExportOptions{DType: gpu.DType(p.cfg.DType), ShardBytes: p.cfg.ShardBytes})
+		e.shards, err = p.exportFiles(ctx, e.dir, gpu.ExportOptions{DType: gpu.DType(p.cfg.DType), ShardBytes: p.cfg.ShardBytes})
 	}
 	if err != nil {
 		return nil, err
@@ -78,8 +78,8 @@ func (p *publisher) export(ctx context.Context, number int64) (*exported, error)
 	return e, nil
 }
 
-// write has the engine write a folder, and lists its files of the policy's weights.
-func (p *publisher) write(ctx context.Context, dir string, o gpu.ExportOptions) ([]gpu.File, error) {
+// exportFiles has the engine write a folder, and returns the folder's files of policy weights.
+func (p *publisher) exportFiles(ctx context.Context, dir string, o gpu.ExportOptions) ([]gpu.File, error) {
 	pending, err := p.engine.Export(ctx, dir, o)
 	if err != nil {
 		return nil, err
@@ -88,29 +88,29 @@ func (p *publisher) write(ctx context.Context, dir string, o gpu.ExportOptions) 
 	return gpu.PolicyFiles(files), err
 }
 
-// publish sends the shards, each read from its file when it is its turn, then the manifest. The engine holds that version until it returns.
-func (p *publisher) publish(ctx context.Context, v version) error {
-	e, err := p.export(ctx, v.number)
+// publishVersion sends the shards, each read from its file in turn, then the manifest. The engine must hold that version until it returns.
+func (p *publisher) publishVersion(ctx context.Context, v version) error {
+	e, err := p.exportVersion(ctx, v.number)
 	if err != nil {
 		return err
 	}
-	m, err := p.manifest(v, e)
+	m, err := p.newManifest(v, e)
 	if err != nil {
 		return err
 	}
 	p.stream.SpoolIn(p.dir)
-	published, err := p.stream.PublishWeights(ctx, m, func(i int) (weights.Blob, error) { return weights.OpenBlob(e.path(i)) })
+	published, err := p.stream.PublishWeights(ctx, m, func(i int) (weights.Blob, error) { return weights.OpenBlob(e.shardPath(i)) })
 	switch {
 	case err == nil:
-		e.keepNames(published)
-	case !errors.Is(err, streams.ErrFenced) || !p.publishedOtherwise(ctx, v, e):
+		e.keepHashes(published)
+	case !errors.Is(err, streams.ErrFenced) || !p.isPublishedInOtherForm(ctx, v, e):
 		return err
 	}
-	return p.tidy(e)
+	return p.removeUnused(e)
 }
 
-// tidy removes the folders that nothing reads again: with deltas, the next version asks for this one's files.
-func (p *publisher) tidy(e *exported) error {
+// removeUnused removes the folders that nothing reads again: with deltas, the next version asks for this version's files.
+func (p *publisher) removeUnused(e *exportedVersion) error {
 	before := p.published
 	p.published = e
 	if before != nil && before.dir != e.dir {
@@ -125,8 +125,8 @@ func (p *publisher) tidy(e *exported) error {
 	return os.RemoveAll(e.dir)
 }
 
-// manifest is a version's, without the hashes, which PublishWeights finds. Readers get no value head.
-func (p *publisher) manifest(v version, e *exported) (*schemas.Manifest, error) {
+// newManifest returns a version's manifest without the hashes, which PublishWeights computes. Readers get no value head.
+func (p *publisher) newManifest(v version, e *exportedVersion) (*schemas.Manifest, error) {
 	model := p.engine.Config()
 	model.ValueHead = false
 	config, err := json.Marshal(model)
@@ -141,45 +141,44 @@ func (p *publisher) manifest(v version, e *exported) (*schemas.Manifest, error) 
 		m.Shards = append(m.Shards, schemas.Shard{Encoding: schemas.EncodingSafetensors, Size: f.Size})
 	}
 	if e.adapter != nil {
-		m.Adapter = e.adapter.manifest()
+		m.Adapter = e.adapter.adapterEntry()
 	}
 	return m, nil
 }
 
-// fits fails where the stream takes no manifest of as many shards as the engine's weights make: better before they are
-// trained and kept than when they are to be published. The engine holds the version of that number.
-func (p *publisher) fits(ctx context.Context, number int64) error {
-	e, err := p.export(ctx, number)
+// checkManifestFits fails where the stream takes no manifest with as many shards as the engine's weights make. It is called before
+// training, so that the fault is found before a version is to be published. The engine holds version number.
+func (p *publisher) checkManifestFits(ctx context.Context, number int64) error {
+	e, err := p.exportVersion(ctx, number)
 	if err != nil {
 		return err
 	}
-	m, err := p.manifest(version{number: math.MaxInt64, at: time.Now()}, e)
+	m, err := p.newManifest(version{number: math.MaxInt64, at: time.Now()}, e)
 	if err != nil {
 		return err
 	}
 	m.Base = math.MaxInt64
 	for i := range m.Shards {
-		m.Shards[i] = largest()
+		m.Shards[i] = largestShard()
 	}
 	if m.Adapter != nil {
 		for i := range m.Adapter.Frozen {
-			m.Adapter.Frozen[i] = largest()
+			m.Adapter.Frozen[i] = largestShard()
 		}
 	}
 	return p.stream.ManifestFits(m)
 }
 
-// largest is a shard as long on the wire as any.
-func largest() schemas.Shard {
+// largestShard returns a shard entry of maximal encoded size.
+func largestShard() schemas.Shard {
 	hash := schemas.ContentHash(nil)
 	return schemas.Shard{Hash: hash, FullHash: hash, Size: math.MaxInt64, Encoding: schemas.EncodingSafetensors}
 }
 
-// publishedOtherwise is whether the version is published in another form: as adapters where it is to be merged weights, or the other
-// way.
-func (p *publisher) publishedOtherwise(ctx context.Context, v version, e *exported) bool {
-	return p.adapts() && p.publishOtherForm(ctx, v, e) == nil
+// isPublishedInOtherForm reports whether the version is published in the other form: as adapters instead of merged weights, or the reverse.
+func (p *publisher) isPublishedInOtherForm(ctx context.Context, v version, e *exportedVersion) bool {
+	return p.trainsAdapters() && p.publishOtherForm(ctx, v, e) == nil
 }
 
-// close removes the folders.
-func (p *publisher) close() error { return os.RemoveAll(p.dir) }
+// removeFolders removes the folders.
+func (p *publisher) removeFolders() error { return os.RemoveAll(p.dir) }

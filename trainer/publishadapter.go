@@ -13,9 +13,9 @@ import (
 	"github.com/weir-rl/weir/streams/weights"
 )
 
-// frozen are the weights that an engine's adapters are added to, as files.
-type frozen struct {
-	// hash names the weights, as the engine says.
+// frozenWeights are the weights that an engine's adapters are added to, as files.
+type frozenWeights struct {
+	// hash is the engine's hash of the weights.
 	hash   string
 	rank   int
 	alpha  float64
@@ -23,28 +23,28 @@ type frozen struct {
 	shards []schemas.Shard
 }
 
-// manifest is what a version's manifest says of them.
-func (f *frozen) manifest() *schemas.Adapter {
+// adapterEntry returns the frozen weights' entry in a version's manifest.
+func (f *frozenWeights) adapterEntry() *schemas.Adapter {
 	return &schemas.Adapter{Rank: f.rank, Alpha: f.alpha, Frozen: slices.Clone(f.shards)}
 }
 
-// keepNames keeps the hashes under which frozen weights were stored.
-func (e *exported) keepNames(m *schemas.Manifest) {
+// keepHashes keeps the hashes under which frozen weights were stored.
+func (e *exportedVersion) keepHashes(m *schemas.Manifest) {
 	if e.adapter != nil && m.Adapter != nil {
 		e.adapter.shards = slices.Clone(m.Adapter.Frozen)
 	}
 }
 
-// adapts is whether the engine trains adapters.
-func (p *publisher) adapts() bool {
+// trainsAdapters reports whether the engine trains adapters.
+func (p *publisher) trainsAdapters() bool {
 	a, ok := p.engine.(gpu.Adapting)
 	return ok && a.Adapts()
 }
 
-// exportAdapter has the engine write its adapters and, where they are others than before, the weights that these are added to.
-func (p *publisher) exportAdapter(ctx context.Context, e *exported) (err error) {
+// exportAdapter has the engine write its adapters and, where the frozen weights have changed, these too.
+func (p *publisher) exportAdapter(ctx context.Context, e *exportedVersion) (err error) {
 	// In float32: readers merge before they round, as a merged export does.
-	if e.shards, err = p.write(ctx, e.dir, gpu.ExportOptions{DType: gpu.Float32, Adapter: true}); err != nil {
+	if e.shards, err = p.exportFiles(ctx, e.dir, gpu.ExportOptions{DType: gpu.Float32, Adapter: true}); err != nil {
 		return err
 	}
 	var base struct {
@@ -64,7 +64,7 @@ func (p *publisher) exportAdapter(ctx context.Context, e *exported) (err error) 
 		}
 	}
 	if f := p.frozen; f == nil || f.hash != base.SHA256 || f.rank != peft.Rank || f.alpha != peft.Alpha {
-		next := &frozen{hash: base.SHA256, rank: peft.Rank, alpha: peft.Alpha}
+		next := &frozenWeights{hash: base.SHA256, rank: peft.Rank, alpha: peft.Alpha}
 		if err := p.exportFrozen(ctx, next); err != nil {
 			return err
 		}
@@ -74,12 +74,12 @@ func (p *publisher) exportAdapter(ctx context.Context, e *exported) (err error) 
 	return nil
 }
 
-func (p *publisher) exportFrozen(ctx context.Context, f *frozen) error {
+func (p *publisher) exportFrozen(ctx context.Context, f *frozenWeights) error {
 	dir := filepath.Join(p.dir, "frozen")
 	if err := os.RemoveAll(dir); err != nil {
 		return err
 	}
-	files, err := p.write(ctx, dir, gpu.ExportOptions{ShardBytes: p.cfg.ShardBytes, Frozen: true})
+	files, err := p.exportFiles(ctx, dir, gpu.ExportOptions{ShardBytes: p.cfg.ShardBytes, Frozen: true})
 	if err != nil {
 		return fmt.Errorf("write the weights that adapters are added to: %w", err)
 	}
@@ -92,8 +92,8 @@ func (p *publisher) exportFrozen(ctx context.Context, f *frozen) error {
 
 // publishOtherForm publishes a version as merged weights where e is an adapter, and as an adapter where e is merged weights: a run
 // that goes on under another trainer.publish.adapter finds its version in that form.
-func (p *publisher) publishOtherForm(ctx context.Context, v version, e *exported) (err error) {
-	other := &exported{version: e.version, dir: e.dir + "-otherwise"}
+func (p *publisher) publishOtherForm(ctx context.Context, v version, e *exportedVersion) (err error) {
+	other := &exportedVersion{version: e.version, dir: e.dir + "-otherwise"}
 	defer func() { _ = os.RemoveAll(other.dir) }() // with the folder of all versions at the latest
 	if err := os.RemoveAll(other.dir); err != nil {
 		return err
@@ -101,15 +101,15 @@ func (p *publisher) publishOtherForm(ctx context.Context, v version, e *exported
 	if e.adapter == nil {
 		err = p.exportAdapter(ctx, other)
 	} else {
-		other.shards, err = p.write(ctx, other.dir, gpu.ExportOptions{DType: gpu.DType(p.cfg.DType), ShardBytes: p.cfg.ShardBytes})
+		other.shards, err = p.exportFiles(ctx, other.dir, gpu.ExportOptions{DType: gpu.DType(p.cfg.DType), ShardBytes: p.cfg.ShardBytes})
 	}
 	if err != nil {
 		return err
 	}
-	m, err := p.manifest(v, other)
+	m, err := p.newManifest(v, other)
 	if err != nil {
 		return err
 	}
-	_, err = p.stream.PublishWeights(ctx, m, func(i int) (weights.Blob, error) { return weights.OpenBlob(other.path(i)) })
+	_, err = p.stream.PublishWeights(ctx, m, func(i int) (weights.Blob, error) { return weights.OpenBlob(other.shardPath(i)) })
 	return err
 }

@@ -124,7 +124,7 @@ func TestAdaptersArePublishedAloneAndMergeToTheTrainersOwnExport(t *testing.T) {
 
 			e := adapting(t)
 			p := begin(e)
-			require.NoError(t, p.fits(t.Context(), 0))
+			require.NoError(t, p.checkManifestFits(t.Context(), 0))
 			var frozen []schemas.Shard
 			for v := range int64(6) {
 				if v > 0 {
@@ -140,7 +140,7 @@ func TestAdaptersArePublishedAloneAndMergeToTheTrainersOwnExport(t *testing.T) {
 					require.NoError(t, again.Import(t.Context(), filepath.Join(checkpoint, "model")))
 					e, p = again, begin(again)
 				}
-				require.NoError(t, p.publish(t.Context(), version{number: v}))
+				require.NoError(t, p.publishVersion(t.Context(), version{number: v}))
 				m, err := run.LatestManifest(t.Context())
 				require.NoError(t, err)
 				require.Equal(t, v, m.Version)
@@ -165,16 +165,16 @@ func TestAdaptersArePublishedAloneAndMergeToTheTrainersOwnExport(t *testing.T) {
 			// The same version as merged weights: the other form is known to be published.
 			cfg.Adapter = false
 			p = begin(e)
-			require.NoError(t, p.publish(t.Context(), version{number: 5}))
+			require.NoError(t, p.publishVersion(t.Context(), version{number: 5}))
 			trainOnce(t, e, 1e-7)
-			require.NoError(t, p.publish(t.Context(), version{number: 6}))
+			require.NoError(t, p.publishVersion(t.Context(), version{number: 6}))
 			m, err := run.LatestManifest(t.Context())
 			require.NoError(t, err)
 			require.Nil(t, m.Adapter)
 			readersGet(t, run, weights, m, follower, wholeFiles(t, e, cfg))
 			cfg.Adapter = true
 			p = begin(e)
-			require.NoError(t, p.publish(t.Context(), version{number: 6}))
+			require.NoError(t, p.publishVersion(t.Context(), version{number: 6}))
 
 			// On other weights the frozen ones are published anew.
 			w, err := e.Weights(t.Context())
@@ -183,14 +183,14 @@ func TestAdaptersArePublishedAloneAndMergeToTheTrainersOwnExport(t *testing.T) {
 			halve(w)
 			enginetest.SetWeights(t, e, w)
 			trainOnce(t, e, 1e-7)
-			require.ErrorIs(t, p.publish(t.Context(), version{number: 6}), streams.ErrFenced)
+			require.ErrorIs(t, p.publishVersion(t.Context(), version{number: 6}), streams.ErrFenced)
 			p.made = nil
-			require.NoError(t, p.publish(t.Context(), version{number: 7}))
+			require.NoError(t, p.publishVersion(t.Context(), version{number: 7}))
 			m, err = run.LatestManifest(t.Context())
 			require.NoError(t, err)
 			require.NotEqual(t, frozen, m.Adapter.Frozen)
 			readersGet(t, run, weights, m, follower, wholeFiles(t, e, cfg))
-			require.NoError(t, p.close())
+			require.NoError(t, p.removeFolders())
 		})
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/weir-rl/weir/trainer/metrics"
 )
 
-// report tells what each step came to: it owns the numbers of the step in hand and the run's totals.
+// report reports each step: it owns the numbers of the step in hand and the run's totals.
 type report struct {
 	deps   Deps
 	stats  stats
@@ -24,17 +24,17 @@ type report struct {
 	// unreported is the step of the checkpoint that this trainer started from, where an earlier process ended before it could
 	// report it; else nil.
 	unreported *unreported
-	// cause is what the last step's difference between sampler and trainer looked like.
+	// cause is the likely cause of the last step's difference between sampler and trainer.
 	cause metrics.Cause
 }
 
-// stats are what one step is reported by.
+// stats are the numbers of a step.
 type stats struct {
-	// began is when the step did: when the one before ended.
+	// began is when the step began, which is when the step before ended.
 	began time.Time
 	// wait is the time spent waiting for the batch, save that of the checkpoint, publish that of version and control.
 	wait, save, publish time.Duration
-	// refusals counts by reason what was not trained on since the last step.
+	// refusals counts by reason the messages that were not trained on since the last step.
 	refusals map[schemas.Reason]int64
 	// learnt is the learner's part; nil until a batch was trained on.
 	learnt *learner.Stats
@@ -55,29 +55,29 @@ func newReport(deps Deps) *report {
 	}
 }
 
-// resume goes on from a checkpoint, whose step is reported first if no process has reported it.
-func (r *report) resume(s *checkpoint.State) {
+// resumeFrom goes on from a checkpoint, whose step is reported first if no process has reported it.
+func (r *report) resumeFrom(s *checkpoint.State) {
 	r.totals = s.Totals
 	if r.deps.Reported != nil && s.Metrics != nil && s.Step > r.deps.Reported() {
 		r.unreported = &unreported{metrics: s.Metrics, at: s.SavedAt}
 	}
 }
 
-// measure takes the batch's own numbers and adds to the run's totals; b is nil at version 0.
-func (r *report) measure(b *batch.Batch) {
+// measureBatch takes the batch's own numbers and adds to the run's totals; b is nil at version 0.
+func (r *report) measureBatch(b *batch.Batch) {
 	if b == nil {
 		return
 	}
-	g := gathered{components: map[string]*mean{}, sources: map[string]*mean{}, agents: map[string]*mean{}, tasks: map[string]*mean{}, stalest: math.Inf(-1)}
+	g := batchSums{components: map[string]*runningMean{}, sources: map[string]*runningMean{}, agents: map[string]*runningMean{}, tasks: map[string]*runningMean{}, stalest: math.Inf(-1)}
 	for _, group := range b.Groups {
 		if group.Baseline != nil {
-			g.baselines.add(group.Baseline.Return)
+			g.baselines.addValue(group.Baseline.Return)
 		}
 		for _, m := range group.Members {
-			r.gather(&g, b.Version, m)
+			r.gatherMember(&g, b.Version, m)
 		}
 	}
-	r.stats.values = g.values(len(b.Groups))
+	r.stats.values = g.batchMetrics(len(b.Groups))
 	for _, n := range r.stats.refusals {
 		r.totals.Rejected += n
 	}
@@ -88,57 +88,57 @@ func (r *report) measure(b *batch.Batch) {
 	r.totals.Idle += r.stats.wait
 }
 
-// gather adds one member of a batch.
-func (r *report) gather(g *gathered, version int64, m batch.Member) {
+// gatherMember adds one member of a batch.
+func (r *report) gatherMember(g *batchSums, version int64, m batch.Member) {
 	t := m.Trajectory
-	g.rewards.add(m.Return)
+	g.rewards.addValue(m.Return)
 	for _, name := range slices.Sorted(maps.Keys(t.Rewards)) {
-		meanOf(g.components, r.components.bound(name, r.deps.Log)).add(t.Rewards[name])
+		namedMean(g.components, r.components.boundedName(name, r.deps.Log)).addValue(t.Rewards[name])
 	}
 	for _, name := range slices.Sorted(maps.Keys(t.AgentRewards)) {
-		meanOf(g.agents, r.agents.bound(cmp.Or(name, "unnamed"), r.deps.Log)).add(t.AgentRewards[name])
+		namedMean(g.agents, r.agents.boundedName(cmp.Or(name, "unnamed"), r.deps.Log)).addValue(t.AgentRewards[name])
 	}
 	source := t.Source
 	if len(r.deps.Prompts.Tasks()) > 1 {
-		meanOf(g.tasks, t.Task).add(m.Return)
+		namedMean(g.tasks, t.Task).addValue(m.Return)
 		source = t.Task + "/" + source
 	}
 	if t.Source != "" {
-		meanOf(g.sources, r.sources.bound(source, r.deps.Log)).add(m.Return)
+		namedMean(g.sources, r.sources.boundedName(source, r.deps.Log)).addValue(m.Return)
 	}
 	if m.PassedOver {
 		g.passedOver++
 		return
 	}
-	g.lengths.add(float64(t.Tokens()))
-	g.turns.add(float64(len(t.Turns)))
-	g.fork(t)
+	g.lengths.addValue(float64(t.Tokens()))
+	g.turns.addValue(float64(len(t.Turns)))
+	g.countFork(t)
 	flight, queue := m.Staleness(version)
-	g.inFlight.add(float64(flight))
-	g.inQueue.add(float64(queue))
+	g.inFlight.addValue(float64(flight))
+	g.inQueue.addValue(float64(queue))
 	g.stalest = max(g.stalest, float64(flight+queue))
 	r.totals.Trajectories++
 	r.totals.Tokens += int64(t.Tokens())
 	r.totals.ActionTokens += int64(t.ActionTokens())
 }
 
-// gathered are sums over a batch.
-type gathered struct {
-	// rewards are of all members, baselines of the greedy rollouts; the others leave out what was passed over.
-	rewards, baselines mean
-	lengths, turns     mean
-	inFlight, inQueue  mean
+// batchSums are sums over a batch.
+type batchSums struct {
+	// rewards are of all members, baselines of the greedy rollouts; the others leave out members that were passed over.
+	rewards, baselines runningMean
+	lengths, turns     runningMean
+	inFlight, inQueue  runningMean
 	stalest            float64
 	passedOver         int
-	// forked counts trajectories that begin with turns of another one, diverged those of them that were to have more of these,
+	// forked counts trajectories that begin with turns of another trajectory, diverged the forks with fewer such turns than planned,
 	// forkedTokens the sampled tokens of such turns.
 	forked, diverged, forkedTokens int
 	// components, sources, agents and tasks are means of rewards by name; tasks where the run has several.
-	components, sources, agents, tasks map[string]*mean
+	components, sources, agents, tasks map[string]*runningMean
 }
 
-// fork counts what a trajectory has from another one.
-func (g *gathered) fork(t *schemas.Trajectory) {
+// countFork counts the turns that a trajectory shares with its trunk.
+func (g *batchSums) countFork(t *schemas.Trajectory) {
 	if t.Forked == nil {
 		return
 	}
@@ -151,8 +151,8 @@ func (g *gathered) fork(t *schemas.Trajectory) {
 	}
 }
 
-// values are the metrics of a batch of this many groups.
-func (g *gathered) values(groups int) map[string]float64 {
+// batchMetrics returns the metrics of a batch of this many groups.
+func (g *batchSums) batchMetrics(groups int) map[string]float64 {
 	v := map[string]float64{
 		metrics.RewardMean.Name: g.rewards.value(), metrics.RewardStd.Name: g.rewards.deviation(),
 		metrics.StalenessMean.Name: g.inFlight.value() + g.inQueue.value(), metrics.StalenessMax.Name: g.stalest,
@@ -183,25 +183,25 @@ func (g *gathered) values(groups int) map[string]float64 {
 	return v
 }
 
-// step tells of the step that has just ended, and begins the next.
-func (r *report) step(step int64, q queue, b bounds) {
+// endStep reports the step that has just ended, and begins the next.
+func (r *report) endStep(step int64, q queueCounts, b bounds) {
 	now := r.deps.Now()
 	defer func() { r.stats = stats{began: now} }()
 	switch {
 	case r.stats.values != nil:
-		v := r.values(now, q, b)
-		r.deps.Metrics.step(v, &r.stats)
-		r.warn(step, v)
+		v := r.stepMetrics(now, q, b)
+		r.deps.Metrics.recordStep(v, &r.stats)
+		r.warnMismatch(step, v)
 		r.deps.Log.Debug("step done", "step", step, "reward", v[metrics.RewardMean.Name], "staleness", v[metrics.StalenessMean.Name], "idle", v[metrics.TimeIdleRatio.Name])
-		r.tell(step, v, now)
+		r.emitStepDone(step, v, now)
 	case r.unreported != nil:
-		r.tell(step, r.unreported.metrics, r.unreported.at)
+		r.emitStepDone(step, r.unreported.metrics, r.unreported.at)
 	}
 	r.unreported = nil
 }
 
-// warn says that sampler and trainer differ by too much, when that begins and when it looks otherwise.
-func (r *report) warn(step int64, v map[string]float64) {
+// warnMismatch logs a warning when sampler and trainer begin to differ by too much, and again when the likely cause changes.
+func (r *report) warnMismatch(step int64, v map[string]float64) {
 	cause := metrics.Cause(metrics.MismatchCause.In(v))
 	if cause != r.cause && cause != metrics.CauseNone {
 		r.deps.Log.Warn(metrics.Mismatch(v), "step", step)
@@ -209,15 +209,15 @@ func (r *report) warn(step int64, v map[string]float64) {
 	r.cause = cause
 }
 
-func (r *report) tell(step int64, metrics map[string]float64, at time.Time) {
+func (r *report) emitStepDone(step int64, metrics map[string]float64, at time.Time) {
 	r.deps.Observer(schemas.Event{
 		Run: r.deps.Stream.Name(), Type: schemas.EventStepDone, At: at.UTC(), Role: "trainer",
 		Step: step, PolicyVersion: step, Metrics: metrics,
 	})
 }
 
-// values are the metrics of the step so far.
-func (r *report) values(now time.Time, q queue, b bounds) map[string]float64 {
+// stepMetrics returns the metrics of the step so far.
+func (r *report) stepMetrics(now time.Time, q queueCounts, b bounds) map[string]float64 {
 	s := &r.stats
 	v := maps.Clone(s.values)
 	maps.Copy(v, s.learnt.Metrics())
@@ -251,8 +251,8 @@ func (r *report) values(now time.Time, q queue, b bounds) map[string]float64 {
 	return v
 }
 
-// phases are the times of a step's phases, by name.
-func (s *stats) phases() map[string]time.Duration {
+// phaseTimes returns the times of a step's phases, by name.
+func (s *stats) phaseTimes() map[string]time.Duration {
 	p := map[string]time.Duration{"wait": s.wait, "save": s.save, "publish": s.publish, "old_policy": 0, "update": 0}
 	if s.learnt != nil {
 		p["old_policy"], p["update"] = s.learnt.Before, s.learnt.Update
@@ -260,32 +260,32 @@ func (s *stats) phases() map[string]time.Duration {
 	return p
 }
 
-// mean gathers count, mean and deviation.
-type mean struct{ sum, squares, count float64 }
+// runningMean gathers count, mean and deviation.
+type runningMean struct{ sum, squares, count float64 }
 
-func (m *mean) add(x float64) {
+func (m *runningMean) addValue(x float64) {
 	m.sum += x
 	m.squares += x * x
 	m.count++
 }
 
-func (m *mean) value() float64 {
+func (m *runningMean) value() float64 {
 	if m.count == 0 {
 		return 0
 	}
 	return m.sum / m.count
 }
 
-func (m *mean) deviation() float64 {
+func (m *runningMean) deviation() float64 {
 	if m.count == 0 {
 		return 0
 	}
 	return math.Sqrt(max(0, m.squares/m.count-m.value()*m.value()))
 }
 
-func meanOf(means map[string]*mean, name string) *mean {
+func namedMean(means map[string]*runningMean, name string) *runningMean {
 	if means[name] == nil {
-		means[name] = &mean{}
+		means[name] = &runningMean{}
 	}
 	return means[name]
 }

@@ -172,10 +172,10 @@ func TestControlIsFollowedAgainAfterAnError(t *testing.T) {
 	d := &deaf{world: newWorld(vocab)}
 	operateNow := &schemas.Control{Run: "test", Draining: true}
 	d.world.control = operateNow
-	f := follow(t.Context(), d, slog.New(slog.DiscardHandler))
+	f := followControl(t.Context(), d, slog.New(slog.DiscardHandler))
 	defer f.stop()
-	<-f.context().Done()
-	require.ErrorIs(t, context.Cause(f.context()), errDrained)
+	<-f.batchContext().Done()
+	require.ErrorIs(t, context.Cause(f.batchContext()), errDrained)
 }
 
 // Defect S10: likewise whether another trainer has taken the run.
@@ -184,7 +184,7 @@ func TestTheSeatIsWatchedAgainAfterAnError(t *testing.T) {
 	d := &deaf{world: newWorld(vocab), taken: make(chan error, 1)}
 	d.taken <- streams.ErrFenced
 	ctx, fence := context.WithCancelCause(t.Context())
-	g := watch(ctx, d, fence, slog.New(slog.DiscardHandler))
+	g := watchSeat(ctx, d, fence, slog.New(slog.DiscardHandler))
 	defer g.stop()
 	<-ctx.Done()
 	require.ErrorIs(t, context.Cause(ctx), streams.ErrFenced)

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// crowded is how full the stream, or what may be pending of it, may be while the trainer waits for it.
-const crowded = 0.5
+// crowdedShare is how full the stream, or the bound of pending messages, may be while the trainer waits.
+const crowdedShare = 0.5
 
 // Ack releases the messages that the checkpoint holds or has trained on.
 func (i *intake) Ack(ctx context.Context) error {
@@ -20,7 +20,7 @@ func (i *intake) Ack(ctx context.Context) error {
 	return nil
 }
 
-// Purge frees the stream of what no checkpoint needs that the run can go back to.
+// Purge removes the messages that no kept checkpoint needs.
 func (i *intake) Purge(ctx context.Context) error {
 	identity := i.feed.Identity()
 	upTo := i.store.SafePurge(identity.Stream, identity.Created, i.losses)
@@ -37,10 +37,10 @@ func (i *intake) Purge(ctx context.Context) error {
 	return nil
 }
 
-// relieve makes room when nothing comes, for it may be that nothing can: what fills the stream may be larger than
-// Messages reckons with, or nothing but messages that the feed itself refused; and the feed gives no more where too many
-// messages wait for their groups.
-func (i *intake) relieve(ctx context.Context) error {
+// relieveStream makes room when nothing comes, because a full stream may be the cause: its messages may be larger than
+// Config.StreamMessages reckons with, or all refused by the feed itself. The feed gives no more, too, where too many messages wait for
+// their groups.
+func (i *intake) relieveStream(ctx context.Context) error {
 	passed := i.feed.Passed()
 	if passed <= i.purged {
 		return nil
@@ -49,30 +49,30 @@ func (i *intake) relieve(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("look whether the stream is full: %w", err)
 	}
-	if full < crowded {
+	if full < crowdedShare {
 		return nil
 	}
 	i.assembler.Pass(passed)
 	i.account.delivered = max(i.account.delivered, passed)
-	return i.renew(ctx)
+	return i.renewCheckpoint(ctx)
 }
 
-// renew makes room by a checkpoint that is written anew with the messages in it that wait for their groups, so that the
-// stream can be purged of everything delivered so far. Otherwise a step that drops more than the stream holds would wait
-// for ever: producers for room, the trainer for a batch.
-func (i *intake) renew(ctx context.Context) error {
+// renewCheckpoint makes room: it writes the checkpoint anew, together with the messages that wait for their groups, so that the stream can
+// be purged of everything delivered so far. Otherwise a step that drops more than the stream holds would wait for ever: producers for room,
+// the trainer for a batch.
+func (i *intake) renewCheckpoint(ctx context.Context) error {
 	fresh := i.assembler.Carry()
 	if err := i.saveAnew(ctx); err != nil {
 		return err
 	}
-	i.account.carry(fresh)
+	i.account.recordCarried(fresh)
 	if err := i.Ack(ctx); err != nil {
 		return err
 	}
 	return i.Purge(ctx)
 }
 
-// Recorded says that a checkpoint has been written whose record tells of everything so far.
+// Recorded is called after a checkpoint was written whose record has every refusal and drop so far.
 func (i *intake) Recorded() {
 	i.issuer.rejected, i.issuer.dropped = nil, nil
 	i.account.ended = 0

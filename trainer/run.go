@@ -9,46 +9,45 @@ import (
 	"github.com/weir-rl/weir/streams"
 )
 
-// Run trains until the configured number of steps is done, the run is drained, or ctx ends. It goes on from the
-// newest checkpoint if there is one; otherwise it makes version 0, by the cold start if one is configured.
-// A drained or finished run returns nil. When ctx ends, the step in progress is lost, and nothing else. A run has one
-// trainer: when another takes it over, this one ends with [streams.ErrFenced], and has done nothing to the run since.
+// Run trains until the configured number of steps is done, the run is drained, or ctx ends. It goes on from the newest checkpoint if there
+// is one; otherwise it makes version 0, by the cold start if one is configured. A drained or finished run returns nil. When ctx ends, the
+// step in progress is lost, and nothing else. A run has a single trainer: when another trainer takes the run over, Run returns
+// [streams.ErrFenced], and nothing that it did since has changed the run.
 func Run(ctx context.Context, cfg Config, deps Deps) error {
-	known := &spoilt{reasons: map[uint64]string{}}
+	known := &poisoned{reasons: map[uint64]string{}}
 	for {
 		err := runOnce(ctx, cfg, deps, known)
 		switch {
 		case err == nil || ctx.Err() != nil:
 			return err
 		case errors.Is(err, gpu.ErrLost):
-			// The engine's processes have ended, and with them what was done since the checkpoint.
-			if err := known.lose(ctx, err, deps); err != nil {
+			// The engine's processes have ended, and with them everything since the checkpoint.
+			if err := known.discardEngine(ctx, err, deps); err != nil {
 				return err
 			}
 		case streams.IsLost(err):
-			// The stream was made anew, or has lost messages: go back to the checkpoint and have what was in the old stream rolled
-			// out again.
+			// The stream was made anew, or has lost messages: go back to the checkpoint and have the lost messages rolled out again.
 			clear(known.reasons)
 			known.anew, known.held = false, false
 		default:
-			if err := known.refuse(err, deps.Log); err != nil {
+			if err := known.refuseTrajectory(err, deps.Log); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-func runOnce(ctx context.Context, cfg Config, deps Deps, known *spoilt) (err error) {
+func runOnce(ctx context.Context, cfg Config, deps Deps, known *poisoned) (err error) {
 	ctx, fence := context.WithCancelCause(ctx)
 	defer fence(nil)
-	t, err := start(ctx, fence, cfg, deps, known)
+	t, err := startTrainer(ctx, fence, cfg, deps, known)
 	if err != nil {
-		return fenced(ctx, err)
+		return fencedError(ctx, err)
 	}
-	defer func() { err = errors.Join(fenced(ctx, err), t.close()) }()
+	defer func() { err = errors.Join(fencedError(ctx, err), t.closeRooms()) }()
 
-	// A crash may have left undone what follows a checkpoint: it is all done again.
-	if err := t.finish(ctx); err != nil {
+	// A crash may have cut off the stages after a checkpoint: all of them are done again.
+	if err := t.finishStep(ctx); err != nil {
 		return err
 	}
 	for t.step < cfg.Steps {
@@ -62,43 +61,43 @@ func runOnce(ctx context.Context, cfg Config, deps Deps, known *spoilt) (err err
 		}
 		known.losses = 0
 	}
-	t.done()
+	t.reportDone()
 	return nil
 }
 
 // trainStep is one step of the loop.
 func (t *trainer) trainStep(ctx context.Context) error {
-	err := t.run(ctx, []stage{
+	err := t.runStages(ctx, []stage{
 		// Group-complete, fresh enough, oldest first.
 		{"batch", t.nextBatch},
 		// Advantages, then minibatches: the page is learner.Learn.
-		{"update", t.learn},
-		// From here on the batch is trained on, and the policy is a new version. What that means for the groups in hand and
-		// for new ones is decided before the checkpoint, so that the checkpoint holds the decision.
-		{"commit", t.commit},
+		{"update", t.learnBatch},
+		// From here on the batch is trained on, and the policy is a new version. The consequences for the groups in hand and for new groups
+		// are decided before the checkpoint, so that the checkpoint holds the decision.
+		{"commit", t.commitStep},
 		// Invariant: no ack of a trained trajectory, no version and no ticket leaves before the checkpoint that holds it.
-		{"save", t.save},
+		{"save", t.saveStep},
 	})
 	if err != nil {
 		return err
 	}
-	return t.finish(ctx)
+	return t.finishStep(ctx)
 }
 
-// finish is what follows a checkpoint. Every stage is idempotent: a trainer that starts again does them all again.
-func (t *trainer) finish(ctx context.Context) error {
-	err := t.run(ctx, []stage{
+// finishStep does the stages that follow a checkpoint. Every stage is idempotent: a trainer that starts again does them all again.
+func (t *trainer) finishStep(ctx context.Context) error {
+	err := t.runStages(ctx, []stage{
 		{"ack", t.intake.Ack},
 		{"purge", t.intake.Purge},
-		{"publish", t.publish},
-		// What is too old now.
+		{"publish", t.publishVersion},
+		// The oldest version that may be used from now on.
 		{"control", t.putControl},
 		{"issue", t.intake.Issue},
 	})
 	if err != nil {
 		return err
 	}
-	t.report.step(t.step, t.intake.Counts(), t.control.bounds())
+	t.report.endStep(t.step, t.intake.Counts(), t.control.writtenBounds())
 	t.intake.Forget()
 	return nil
 }
@@ -109,8 +108,8 @@ type stage struct {
 	do   func(context.Context) error
 }
 
-// run does stages in order, up to the first that fails.
-func (t *trainer) run(ctx context.Context, stages []stage) error {
+// runStages does stages in order, up to the first that fails.
+func (t *trainer) runStages(ctx context.Context, stages []stage) error {
 	for _, s := range stages {
 		if err := s.do(ctx); err != nil {
 			return err

@@ -18,12 +18,12 @@ func TestASamplePassedOverIsUsedUp(t *testing.T) {
 	w := newWorld(vocab)
 	observe(t, cfg, w, func(e schemas.Event) { metrics[e.Step] = e.Metrics })
 	for _, r := range audit(t, cfg, w)[1:] {
-		var all mean
+		var all runningMean
 		for _, g := range r.Groups {
 			require.Len(t, g.Members, cfg.GroupSize, "all that came are used up")
 			taken := 0
 			for _, m := range g.Members {
-				all.add(m.Reward)
+				all.addValue(m.Reward)
 				if !m.PassedOver {
 					taken++
 				}

@@ -19,8 +19,8 @@ const (
 	issueAfter = 64
 )
 
-// issueDue sends the tickets that wait, unless they are postponed.
-func (i *intake) issueDue(ctx context.Context) error {
+// issueUnlessPostponed sends the tickets that wait, unless they are postponed.
+func (i *intake) issueUnlessPostponed(ctx context.Context) error {
 	if i.issuer.postponed == 0 {
 		if err := i.Issue(ctx); err != nil {
 			return err

@@ -12,8 +12,8 @@ import (
 	"github.com/weir-rl/weir/trainer/checkpoint"
 )
 
-// EventSettings is the type of the event that tells that a run goes on with other settings than its last step was trained
-// with. Message names each.
+// EventSettings is the type of the event for a run that goes on with other settings than its last step was trained with. Message names each
+// change.
 const EventSettings schemas.EventType = "settings_changed"
 
 // settingsHash names settings: 12 hexadecimal digits; "" for none.
@@ -28,9 +28,8 @@ func settingsHash(settings map[string]string) string {
 	return hex.EncodeToString(h.Sum(nil))[:12]
 }
 
-// Changes are the keys that differ from one set of settings to another, sorted. A key that one of them lacks has not
-// changed: another build knows other keys. Of an algorithm that another took the place of, the name alone has changed: its keys are not the
-// other's.
+// Changes are the keys that differ from one set of settings to another, sorted. A key that either set lacks has not changed: another build
+// has other keys. Where an algorithm was replaced by another, only the name counts as changed: their own keys are not comparable.
 func Changes(before, now map[string]string) []checkpoint.RecordChange {
 	var out []checkpoint.RecordChange
 	changed := func(key string) bool { return before[key] != now[key] }
@@ -46,21 +45,21 @@ func Changes(before, now map[string]string) []checkpoint.RecordChange {
 	return out
 }
 
-// ownKeyOfEstimator says whether a key below trainer.advantage is one that estimators have each for itself.
+// ownKeyOfEstimator reports whether a key below trainer.advantage belongs to a single estimator.
 func ownKeyOfEstimator(key string) bool {
 	name, in := strings.CutPrefix(key, "trainer.advantage.")
 	return in && name != "name" && name != "bootstrap" && !strings.HasPrefix(name, "normalize")
 }
 
-// settings are those that a run is trained with.
+// settings compares the settings of a run's steps.
 type settings struct {
-	// inForce are those of the last step; changed are those that the next step is trained with otherwise.
+	// inForce are the settings of the last step; changed are the changes for the next step.
 	inForce map[string]string
 	changed []checkpoint.RecordChange
 }
 
-// compare finds what has changed since the checkpoint, and reports it.
-func (s *settings) compare(c *checkpoint.State, deps Deps) {
+// compareSettings finds the settings that have changed since the checkpoint, and reports them.
+func (s *settings) compareSettings(c *checkpoint.State, deps Deps) {
 	s.inForce = c.Settings
 	s.changed = Changes(c.Settings, deps.Settings)
 	if len(s.changed) == 0 {

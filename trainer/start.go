@@ -14,7 +14,7 @@ import (
 	"github.com/weir-rl/weir/trainer/metrics"
 )
 
-// trainer is what the loop holds: the rooms, and what goes from one stage of a step to the next.
+// trainer is the state of the loop: the rooms, and the values that pass between the stages of a step.
 type trainer struct {
 	cfg  Config
 	deps Deps
@@ -27,8 +27,8 @@ type trainer struct {
 
 	follower *follower
 	guard    *guard
-	// spoilt is what this start knows of trajectories that spoiled a step.
-	spoilt *spoilt
+	// poisoned has the trajectories that made a step fail.
+	poisoned *poisoned
 
 	// step counts the steps done; the policy version equals it.
 	step int64
@@ -36,7 +36,7 @@ type trainer struct {
 	batch *batch.Batch
 	// batched is when it was complete.
 	batched time.Time
-	// version is the newest, published or about to be.
+	// version is the newest version, published or about to be.
 	version   version
 	publisher *publisher
 	// recorded is the record of the newest checkpoint.
@@ -44,9 +44,8 @@ type trainer struct {
 	settings settings
 }
 
-// start opens the checkpoints, loads the newest or makes version 0, takes the run, and opens the feed where it left off.
-// fence ends ctx when another trainer takes the run.
-func start(ctx context.Context, fence context.CancelCauseFunc, cfg Config, deps Deps, known *spoilt) (_ *trainer, err error) {
+// startTrainer opens the checkpoints, loads the newest or makes version 0, takes the run, and opens the feed where it left off.
+func startTrainer(ctx context.Context, fence context.CancelCauseFunc, cfg Config, deps Deps, known *poisoned) (_ *trainer, err error) {
 	deps, err = deps.withDefaults()
 	if err != nil {
 		return nil, err
@@ -54,39 +53,39 @@ func start(ctx context.Context, fence context.CancelCauseFunc, cfg Config, deps 
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("trainer configuration: %w", err)
 	}
-	t := &trainer{cfg: cfg, deps: deps, spoilt: known, control: newControl(cfg, deps), report: newReport(deps)}
+	t := &trainer{cfg: cfg, deps: deps, poisoned: known, control: newControl(cfg, deps), report: newReport(deps)}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, t.close())
+			err = errors.Join(err, t.closeRooms())
 		}
 	}()
 	if t.store, err = checkpoint.Open(cfg.Checkpoint); err != nil {
 		return nil, err
 	}
 	t.store.After = deps.After
-	if t.learner, err = learner.New(cfg.Config, deps.learner(t.store.Scratch("learner"), cfg.Archive.Bytes > 0 && cfg.Archive.Samples != 0)); err != nil {
+	if t.learner, err = learner.New(cfg.Config, deps.learnerDeps(t.store.Scratch("learner"), cfg.Archive.Bytes > 0 && cfg.Archive.Samples != 0)); err != nil {
 		return nil, err
 	}
 	t.publisher = newPublisher(cfg.Publish, deps, t.store.Scratch("publish"))
-	if t.intake, err = newIntake(cfg, deps, t.store, t.saveAnew); err != nil {
+	if t.intake, err = newIntake(cfg, deps, t.store, t.renewCheckpoint); err != nil {
 		return nil, err
 	}
-	c, fresh, err := t.newest(ctx)
+	c, fresh, err := t.loadNewest(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := t.resume(ctx, fence, c); err != nil {
+	if err := t.resumeFrom(ctx, fence, c); err != nil {
 		return nil, err
 	}
 	if fresh {
-		return t, t.save(ctx)
+		return t, t.saveStep(ctx)
 	}
 	deps.Log.Info("resumed", "step", t.step, "checkpoint", t.store.Path(t.step), "open_groups", t.intake.OpenGroups())
 	return t, nil
 }
 
-// newest is the newest checkpoint that is whole, or version 0 where there is none.
-func (t *trainer) newest(ctx context.Context) (c *checkpoint.Checkpoint, fresh bool, err error) {
+// loadNewest returns the newest checkpoint that is whole, or version 0 where there is none.
+func (t *trainer) loadNewest(ctx context.Context) (c *checkpoint.Checkpoint, fresh bool, err error) {
 	c, damage, err := t.store.Load()
 	for _, d := range damage {
 		t.deps.Log.Warn("checkpoint passed over", "dir", d.Dir, "file", d.File, "want", d.Want, "have", d.Have)
@@ -97,7 +96,7 @@ func (t *trainer) newest(ctx context.Context) (c *checkpoint.Checkpoint, fresh b
 	if err := t.refuseOrphan(ctx); err != nil {
 		return nil, false, err
 	}
-	if c, err = t.versionZero(ctx); err != nil {
+	if c, err = t.makeVersionZero(ctx); err != nil {
 		return nil, false, err
 	}
 	// That may have taken long enough for another trainer to begin.
@@ -106,7 +105,7 @@ func (t *trainer) newest(ctx context.Context) (c *checkpoint.Checkpoint, fresh b
 
 // refuseOrphan keeps a run whose checkpoint folder was lost from beginning again under the same name.
 func (t *trainer) refuseOrphan(ctx context.Context) error {
-	c, err := t.control.read(ctx)
+	c, err := t.control.readControl(ctx)
 	if err != nil {
 		return err
 	}
@@ -125,16 +124,16 @@ func (t *trainer) refuseOrphan(ctx context.Context) error {
 		t.deps.Stream.Name(), published, t.store.Dir())
 }
 
-// versionZero is the starting weights: the engine's, after the cold start if there is one.
-func (t *trainer) versionZero(ctx context.Context) (*checkpoint.Checkpoint, error) {
-	if err := t.coldStart(ctx); err != nil {
+// makeVersionZero returns a checkpoint of the starting weights: the engine's, after the cold start if there is one.
+func (t *trainer) makeVersionZero(ctx context.Context) (*checkpoint.Checkpoint, error) {
+	if err := t.imitateDemonstrations(ctx); err != nil {
 		return nil, err
 	}
 	s, err := t.learner.Snapshot()
 	if err != nil {
 		return nil, err
 	}
-	if err := t.publisher.fits(ctx, 0); err != nil {
+	if err := t.publisher.checkManifestFits(ctx, 0); err != nil {
 		return nil, fmt.Errorf("publish version 0: %w", err)
 	}
 	return &checkpoint.Checkpoint{
@@ -145,8 +144,8 @@ func (t *trainer) versionZero(ctx context.Context) (*checkpoint.Checkpoint, erro
 	}, nil
 }
 
-// coldStart has the policy imitate demonstrations, if that is configured, and reports how it goes.
-func (t *trainer) coldStart(ctx context.Context) error {
+// imitateDemonstrations has the policy imitate demonstrations, if that is configured, and reports how it goes.
+func (t *trainer) imitateDemonstrations(ctx context.Context) error {
 	steps := t.cfg.ColdStart.Steps
 	if steps == 0 {
 		return nil
@@ -181,19 +180,19 @@ func (t *trainer) coldStart(ctx context.Context) error {
 	return nil
 }
 
-// resume takes up a checkpoint's state, and with it the run.
-func (t *trainer) resume(ctx context.Context, fence context.CancelCauseFunc, c *checkpoint.Checkpoint) error {
+// resumeFrom takes up a checkpoint's state, and with it the run.
+func (t *trainer) resumeFrom(ctx context.Context, fence context.CancelCauseFunc, c *checkpoint.Checkpoint) error {
 	s := &c.State
 	if s.Run != t.deps.Stream.Name() {
 		return fmt.Errorf("checkpoint %s is of run %q, this is run %q: name another checkpoint folder or the same run", t.store.Path(s.Step), s.Run, t.deps.Stream.Name())
 	}
-	if t.spoilt.anew {
+	if t.poisoned.anew {
 		// The engine may have gathered a part of a gradient. All else that this changes is loaded now.
 		if err := t.learner.Discard(ctx); err != nil {
 			return err
 		}
 	}
-	if err := t.learner.Restore(ctx, learnt(c)); err != nil {
+	if err := t.learner.Restore(ctx, learnerState(c)); err != nil {
 		return fmt.Errorf("checkpoint of step %d: %w", s.Step, err)
 	}
 	if t.learner.NeedsReference() {
@@ -207,35 +206,35 @@ func (t *trainer) resume(ctx context.Context, fence context.CancelCauseFunc, c *
 	t.step = s.Step
 	t.version = version{number: s.Step, at: s.SavedAt}
 	t.recorded = c.Record
-	t.settings.compare(s, t.deps)
-	t.report.resume(s)
+	t.settings.compareSettings(s, t.deps)
+	t.report.resumeFrom(s)
 	if err := t.takeRun(ctx, s); err != nil {
 		return err
 	}
-	t.guard = watch(ctx, t.deps.Stream, fence, t.deps.Log)
-	if err := t.control.choose(ctx, s); err != nil {
+	t.guard = watchSeat(ctx, t.deps.Stream, fence, t.deps.Log)
+	if err := t.control.chooseBounds(ctx, s); err != nil {
 		return err
 	}
-	t.follower = follow(ctx, t.deps.Stream, t.deps.Log)
-	return t.intake.Open(ctx, c, t.spoilt, t.control.inForce, t.control.limits)
+	t.follower = followControl(ctx, t.deps.Stream, t.deps.Log)
+	return t.intake.Open(ctx, c, t.poisoned, t.control.inForce, t.control.limits)
 }
 
-// takeRun makes this trainer the run's only one. A trainer that begins a step anew holds the run, and taking it once more
-// would forget what was purged.
+// takeRun makes this trainer the run's only one. A trainer that begins a step anew holds the run; taking the run once more would lose the
+// mark of purged messages.
 func (t *trainer) takeRun(ctx context.Context, s *checkpoint.State) error {
-	if t.spoilt.anew {
+	if t.poisoned.anew {
 		return t.deps.Stream.Check(ctx)
 	}
-	from, _ := position(s)
+	from, _ := streamPosition(s)
 	if err := t.deps.Stream.Take(ctx, from); err != nil {
 		return err
 	}
-	t.spoilt.held = true
+	t.poisoned.held = true
 	return nil
 }
 
-// learnt is the learner's part of a checkpoint.
-func learnt(c *checkpoint.Checkpoint) *learner.State {
+// learnerState returns the learner's part of a checkpoint.
+func learnerState(c *checkpoint.Checkpoint) *learner.State {
 	s := &learner.State{
 		Random: c.State.Random, KLCoef: c.State.KLCoef, ConfiguredKLCoef: c.State.ConfiguredKLCoef,
 	}
@@ -251,8 +250,8 @@ func learnt(c *checkpoint.Checkpoint) *learner.State {
 	return s
 }
 
-// close ends what start began.
-func (t *trainer) close() error {
+// closeRooms ends everything that startTrainer began.
+func (t *trainer) closeRooms() error {
 	var errs []error
 	if t.guard != nil {
 		t.guard.stop()
@@ -268,7 +267,7 @@ func (t *trainer) close() error {
 		t.intake.Close()
 	}
 	if t.publisher != nil {
-		errs = append(errs, t.publisher.close())
+		errs = append(errs, t.publisher.removeFolders())
 	}
 	if t.store != nil {
 		errs = append(errs, t.store.Close())

@@ -18,7 +18,7 @@ import (
 // nextBatch waits for a batch, until the run is drained.
 func (t *trainer) nextBatch(ctx context.Context) (err error) {
 	began := t.deps.Now()
-	wait := t.follower.context()
+	wait := t.follower.batchContext()
 	t.batch, err = t.intake.Next(ctx, wait)
 	t.batched = t.deps.Now()
 	t.report.stats.wait = t.batched.Sub(began)
@@ -28,19 +28,18 @@ func (t *trainer) nextBatch(ctx context.Context) (err error) {
 	return err
 }
 
-// learn trains on the batch.
-func (t *trainer) learn(ctx context.Context) (err error) {
+// learnBatch trains on the batch.
+func (t *trainer) learnBatch(ctx context.Context) (err error) {
 	t.report.stats.learnt, err = t.learner.Learn(ctx, t.batch)
 	return err
 }
 
-// commit counts the step as done, adopts the bounds that operators have chosen since, and decides what follows from the
-// new version.
-func (t *trainer) commit(ctx context.Context) error {
+// commitStep counts the step as done, adopts the bounds that operators have chosen since, and decides what follows from the new version.
+func (t *trainer) commitStep(ctx context.Context) error {
 	t.step++
 	t.settings.inForce = t.deps.Settings
 	before := t.control.inForce
-	if err := t.control.adopt(ctx, t.step); err != nil {
+	if err := t.control.adoptChanges(ctx, t.step); err != nil {
 		return err
 	}
 	t.intake.Used(t.batch, t.report.stats.learnt.Tokens, t.batched, t.step)
@@ -48,28 +47,28 @@ func (t *trainer) commit(ctx context.Context) error {
 	return t.intake.Commit(ctx, t.batch, t.step, before, t.control.inForce)
 }
 
-// save writes the checkpoint of the step.
-func (t *trainer) save(ctx context.Context) error {
+// saveStep writes the checkpoint of the step.
+func (t *trainer) saveStep(ctx context.Context) error {
 	began := t.deps.Now()
 	t.report.stats.refusals = t.intake.TakeRefusals()
-	t.report.measure(t.batch)
+	t.report.measureBatch(t.batch)
 	if err := t.deps.Stream.Check(ctx); err != nil {
 		return err
 	}
 	if err := t.intake.File(ctx); err != nil {
 		return err
 	}
-	c, err := t.checkpoint(began.UTC())
+	c, err := t.newCheckpoint(began.UTC())
 	if err != nil {
 		return err
 	}
-	c.Record = t.record(&c.State)
+	c.Record = t.newRecord(&c.State)
 	c.Record.Changed = append(slices.Clip(t.settings.changed), t.control.changed...)
-	c.Record.Groups = recordGroups(t.batch)
+	c.Record.Groups = batchRecord(t.batch)
 	c.Batch = t.batch.Deliveries()
 	if t.batch != nil {
-		c.State.Metrics = t.report.values(began, t.intake.Counts(), t.control.bounds())
-		// The checkpoint holds them as JSON, which has no such numbers.
+		c.State.Metrics = t.report.stepMetrics(began, t.intake.Counts(), t.control.writtenBounds())
+		// The checkpoint holds the metrics as JSON, which has no NaN or infinity.
 		maps.DeleteFunc(c.State.Metrics, func(_ string, x float64) bool { return math.IsNaN(x) || math.IsInf(x, 0) })
 	}
 	if err := t.store.Save(ctx, c); err != nil {
@@ -83,19 +82,19 @@ func (t *trainer) save(ctx context.Context) error {
 	return nil
 }
 
-// saveAnew writes the checkpoint of the newest step anew, with what has happened since.
-func (t *trainer) saveAnew(ctx context.Context) error {
+// renewCheckpoint writes the checkpoint of the newest step anew, with everything that has happened since.
+func (t *trainer) renewCheckpoint(ctx context.Context) error {
 	if err := t.deps.Stream.Check(ctx); err != nil {
 		return err
 	}
 	if err := t.intake.File(ctx); err != nil {
 		return err
 	}
-	c, err := t.checkpoint(t.version.at)
+	c, err := t.newCheckpoint(t.version.at)
 	if err != nil {
 		return err
 	}
-	c.Record = t.record(&c.State)
+	c.Record = t.newRecord(&c.State)
 	c.Record.Continue(t.recorded)
 	c.Record.Groups, c.Record.Batch, c.Record.Changed = t.recorded.Groups, t.recorded.Batch, t.recorded.Changed
 	c.Record.Rejected = append(slices.Clone(t.recorded.Rejected), c.Record.Rejected...)
@@ -109,8 +108,8 @@ func (t *trainer) saveAnew(ctx context.Context) error {
 	return nil
 }
 
-// checkpoint is everything as it stands, but for the record.
-func (t *trainer) checkpoint(at time.Time) (*checkpoint.Checkpoint, error) {
+// newCheckpoint returns the whole state as a checkpoint, without the record.
+func (t *trainer) newCheckpoint(at time.Time) (*checkpoint.Checkpoint, error) {
 	l, err := t.learner.Snapshot()
 	if err != nil {
 		return nil, err
@@ -133,8 +132,8 @@ func (t *trainer) checkpoint(at time.Time) (*checkpoint.Checkpoint, error) {
 	return c, nil
 }
 
-// record is what the step leaves for an audit, but for its batch.
-func (t *trainer) record(s *checkpoint.State) checkpoint.Record {
+// newRecord returns the step's record for an audit, without its batch.
+func (t *trainer) newRecord(s *checkpoint.State) checkpoint.Record {
 	rejected, dropped := t.intake.Refused()
 	r := checkpoint.Record{
 		Step: s.Step, Stream: s.Stream, Created: s.Created, Losses: s.Losses, Rejected: rejected, Dropped: dropped,
@@ -146,18 +145,18 @@ func (t *trainer) record(s *checkpoint.State) checkpoint.Record {
 	return r
 }
 
-// recordGroups are a batch's, as a record names them; none of a nil batch.
-func recordGroups(b *batch.Batch) (groups []checkpoint.RecordGroup) {
+// batchRecord returns a batch's groups in the form of a record; none for a nil batch.
+func batchRecord(b *batch.Batch) (groups []checkpoint.RecordGroup) {
 	if b == nil {
 		return nil
 	}
 	for _, g := range b.Groups {
 		group := checkpoint.RecordGroup{Group: g.ID(), Size: g.Size, Source: g.Source()}
 		for _, m := range g.Members {
-			group.Members = append(group.Members, recordMember(m))
+			group.Members = append(group.Members, memberRecord(m))
 		}
 		if g.Baseline != nil {
-			baseline := recordMember(*g.Baseline)
+			baseline := memberRecord(*g.Baseline)
 			group.Baseline = &baseline
 		}
 		groups = append(groups, group)
@@ -165,20 +164,20 @@ func recordGroups(b *batch.Batch) (groups []checkpoint.RecordGroup) {
 	return groups
 }
 
-func recordMember(m batch.Member) checkpoint.RecordMember {
+func memberRecord(m batch.Member) checkpoint.RecordMember {
 	return checkpoint.RecordMember{
 		ID: m.Trajectory.ID, Sequence: m.Sequence, Oldest: m.Oldest, Newest: m.Newest, Reward: m.Return,
 		PassedOver: m.PassedOver,
 	}
 }
 
-// publish makes the version visible to the inference consumers.
-func (t *trainer) publish(ctx context.Context) error {
+// publishVersion makes the version visible to the inference consumers.
+func (t *trainer) publishVersion(ctx context.Context) error {
 	began := t.deps.Now()
-	if err := t.publisher.publish(ctx, t.version); err != nil {
+	if err := t.publisher.publishVersion(ctx, t.version); err != nil {
 		if errors.Is(err, streams.ErrFenced) && t.deps.Stream.Check(ctx) == nil {
-			// Nobody else has the run: the published version is of a step that this run did before it went back.
-			err = t.abandoned()
+			// No other trainer has the run: the published version is of a step that this run did before it went back.
+			err = t.abandonedError()
 		}
 		return fmt.Errorf("publish version %d: %w", t.version.number, err)
 	}
@@ -189,10 +188,10 @@ func (t *trainer) publish(ctx context.Context) error {
 	return nil
 }
 
-// putControl tells the run what is too old now, and that the version is there.
+// putControl publishes the version and the oldest usable version in control.
 func (t *trainer) putControl(ctx context.Context) error {
 	began := t.deps.Now()
-	if err := t.control.put(ctx, t.step, t.intake.Unfillable()); err != nil {
+	if err := t.control.putVersion(ctx, t.step, t.intake.Unfillable()); err != nil {
 		return err
 	}
 	t.report.stats.publish += t.deps.Now().Sub(began)
@@ -207,16 +206,16 @@ func (t *trainer) putControl(ctx context.Context) error {
 // of the step that is published.
 var ErrAbandoned = errors.New("it is published with other weights")
 
-// abandoned says what to do then. A version is not replaced: engines sample from it, and trajectories that wait in the
-// stream name it.
-func (t *trainer) abandoned() error {
+// abandonedError explains how to go on when the published version has other weights. A version is not replaced: engines sample from it, and
+// trajectories that wait in the stream name it.
+func (t *trainer) abandonedError() error {
 	return fmt.Errorf("%w: the run went back to an older checkpoint, and the step came out otherwise than before. "+
 		"A published version is never replaced: go on from here as a new run, with --run.name and --model.folder %s --trainer.cold_start.steps 0; "+
 		"or remove that folder and put back the checkpoints that were newer", ErrAbandoned, t.store.Path(t.step))
 }
 
-// done tells that the run has come to its end.
-func (t *trainer) done() {
+// reportDone reports that the run has come to its end.
+func (t *trainer) reportDone() {
 	t.deps.Log.Info("training ended", "step", t.step, "checkpoint", t.store.Path(t.step))
 	t.deps.Observer(schemas.Event{
 		Run: t.deps.Stream.Name(), Type: schemas.EventRunDone, At: t.deps.Now().UTC(), Role: "trainer",

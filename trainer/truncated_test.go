@@ -104,7 +104,7 @@ func TestATrainerGoesOnWhereItsStreamLostMessages(t *testing.T) {
 // Defect P2: a message settled above the ledger's mark, or carried, must be in the stream too, and not the mark alone.
 func TestThePositionKnowsWhatWasSettledAboveIt(t *testing.T) {
 	ledger := batch.Ledger{Low: 5, Above: []uint64{8, 11}, Carried: []uint64{2, 9}}
-	p, known := position(&checkpoint.State{Stream: "S", Ledger: ledger})
+	p, known := streamPosition(&checkpoint.State{Stream: "S", Ledger: ledger})
 	require.Equal(t, &streams.Position{Stream: "S", Sequence: 5}, p)
 	require.Equal(t, streams.Mark{Sequence: 11}, known)
 	for _, c := range []struct {
@@ -115,9 +115,9 @@ func TestThePositionKnowsWhatWasSettledAboveIt(t *testing.T) {
 		{checkpoint.State{Stream: "S", Ledger: batch.Ledger{Low: 5}}, 5},
 		{checkpoint.State{Stream: "S", Ledger: ledger, Known: 20}, 20},
 	} {
-		_, known := position(&c.state)
+		_, known := streamPosition(&c.state)
 		require.Equal(t, c.want, known.Sequence)
 	}
-	p, _ = position(&checkpoint.State{})
+	p, _ = streamPosition(&checkpoint.State{})
 	require.Nil(t, p)
 }

@@ -10,12 +10,12 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// TurnSchedule is the most tool calls of an episode as training goes on: for each policy version that it names, what holds from there
-// until the next (ScalingInter-RL of AgentGym-RL, arXiv 2509.08755: a policy that may act for long before it acts well learns to
+// TurnSchedule is the most tool calls of an episode as training goes on: for each policy version that it names, the limit from there until
+// the next named version (ScalingInter-RL of AgentGym-RL, arXiv 2509.08755: a policy that may act for long before it acts well learns to
 // wander). nil leaves Limits.MaxTurns as it is.
 //
-// The version is that of the ticket, which is set when the ticket is issued and kept with it: an episode's limit is a function of its
-// ticket, whatever version samples it.
+// The version is that of the ticket, which is set when the ticket is issued: an episode's limit is a function of its ticket, whatever
+// version samples it.
 type TurnSchedule map[int64]int
 
 // Validate reports every fault: a schedule begins at version 0 and never shrinks.
@@ -50,7 +50,7 @@ func (s TurnSchedule) At(version int64, otherwise int) int {
 	return s[newest]
 }
 
-// Last is the limit that the schedule grows to, which is that of evaluations; otherwise where it is nil.
+// Last is the schedule's last limit, which evaluations use; otherwise where the schedule is nil.
 func (s TurnSchedule) Last(otherwise int) int {
 	if len(s) == 0 {
 		return otherwise
@@ -58,8 +58,8 @@ func (s TurnSchedule) Last(otherwise int) int {
 	return s[slices.Max(slices.Collect(maps.Keys(s)))]
 }
 
-// bound are the limits of a prompt's tickets that are issued at a version.
-func (p Prompt) bound(version int64, otherwise schemas.Limits) schemas.Limits {
+// boundRollouts returns the limits of a prompt's tickets that are issued at a version.
+func (p Prompt) boundRollouts(version int64, otherwise schemas.Limits) schemas.Limits {
 	limits := p.Limits
 	if limits == (schemas.Limits{}) {
 		limits = otherwise

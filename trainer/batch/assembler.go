@@ -55,8 +55,8 @@ type Config struct {
 	// tokens, are not known.
 	Opening func(*schemas.Ticket) []int32
 	Bounds  Bounds
-	// Spoilt are trajectories, by sequence, that are known to spoil the step that trains on them, and why: they are refused.
-	Spoilt map[uint64]string
+	// Poisoned are trajectories, by sequence, that are known to spoil the step that trains on them, and why: they are refused.
+	Poisoned map[uint64]string
 }
 
 // Start is where an Assembler begins: the zero value, or what a checkpoint says.
@@ -309,7 +309,7 @@ func (a *Assembler) identity(t *schemas.Trajectory) string {
 // check says whether the model can be trained on a member, and whether it is what its group's tickets asked for.
 func (a *Assembler) check(g *assembly, m *Member) error {
 	t, greedy := m.Trajectory, g.Greedy(m.Trajectory.Sample)
-	if why, known := a.cfg.Spoilt[m.Sequence]; known {
+	if why, known := a.cfg.Poisoned[m.Sequence]; known {
 		return errors.New(why)
 	}
 	if t.Stop == schemas.StopError || t.Stop == schemas.StopCancelled {

@@ -15,35 +15,36 @@ import (
 // ErrStuck is returned when a step finds nothing to learn from and Config.StopWhenStuck is set.
 var ErrStuck = errors.New("nothing can be learnt")
 
-// drought tells of steps that find little to learn from.
-type drought struct {
-	// before are the groups dropped for the step in hand by an earlier process, whose rewards are not known.
+// dropMonitor reports steps that find little to learn from.
+type dropMonitor struct {
+	// before counts the groups that an earlier process dropped for the step in hand; their rewards are not known.
 	before int
 	// sparse counts the steps of this process for which hardly any group was kept.
 	sparse int
-	// step is what is known of the step in hand.
-	step dropped
+	// step has the dropped rollouts of the step in hand.
+	step droppedRollouts
 }
 
-// dropped is what is known of the rollouts that a step could learn nothing from, as their groups have equal rewards.
-type dropped struct {
-	// reported is how many groups were dropped when that was looked at last.
+// droppedRollouts sums up the rollouts that were dropped for a step because their groups have equal rewards.
+type droppedRollouts struct {
+	// reported is how many groups were dropped at the last report.
 	reported    int
 	rollouts    int
 	least, most float64 // rewards
-	// components are the most that each component of the rewards came to.
+	// components are the largest values of each component of the rewards.
 	components map[string]float64
 	// logprob is the sum over the sampled tokens, sampled their number.
 	logprob, sampled float64
 }
 
-// maxComponents bounds the reward components that are looked at: their names come from producers.
+// maxComponents bounds the reward components that are kept: their names come from producers.
 const maxComponents = 16
 
-// note takes one rollout of a dropped group.
-func (d *drought) note(t *schemas.Trajectory) { d.step.note(t) }
+// addRollout takes one rollout of a dropped group.
+func (d *dropMonitor) addRollout(t *schemas.Trajectory) { d.step.addRollout(t) }
 
-func (d *dropped) note(t *schemas.Trajectory) {
+// addRollout adds one rollout of a dropped group.
+func (d *droppedRollouts) addRollout(t *schemas.Trajectory) {
 	if d.rollouts == 0 {
 		d.least, d.most, d.components = math.Inf(1), math.Inf(-1), map[string]float64{}
 	}
@@ -66,17 +67,17 @@ func (d *dropped) note(t *schemas.Trajectory) {
 	}
 }
 
-// certain is the nats a sampled token below which a policy says the same each time that it is asked.
-const certain = 0.02
+// certainNats is the nats a sampled token below which a policy gives the same answer each time.
+const certainNats = 0.02
 
-// diagnosis says what the rewards tell, and what to do.
-func (d *dropped) diagnosis() string {
+// diagnose returns the likely cause, read from the rewards, and its remedy.
+func (d *droppedRollouts) diagnose() string {
 	if d.rollouts == 0 {
 		return ""
 	}
 	nats := -d.logprob / max(1, d.sampled)
 	sure := ""
-	if nats < certain {
+	if nats < certainNats {
 		sure = fmt.Sprintf(" The policy is all but certain of each token (%.3f nats): lower trainer.cold_start.steps or raise "+
 			"trainer.cold_start.enough, in a new run, or raise trainer.sampling.temperature.", nats)
 	}
@@ -100,25 +101,25 @@ func (d *dropped) diagnosis() string {
 	}
 }
 
-// stuckAfter is how many groups are dropped, with none kept, until the run says that it learns nothing.
-func (c Config) stuckAfter() int {
+// stuckThreshold returns how many groups are dropped, with none kept, before the run reports that it learns nothing.
+func (c Config) stuckThreshold() int {
 	if c.MaxDroppedGroups > 0 {
 		return c.MaxDroppedGroups
 	}
 	return DefaultConfig().MaxDroppedGroups
 }
 
-// manyDrops is how many groups are dropped for each group kept when the log begins to say so.
+// manyDrops is how many groups are dropped for each group kept before the log warns.
 const manyDrops = 32
 
-// lookAtDrops tells of the groups dropped for this step, at each doubling of their number: the run would look as if it
-// stood still. Where no group is kept it says why, and fails where the configuration says so.
-func (i *intake) lookAtDrops() error {
-	d := &i.drought.step
-	before, dropped := d.reported, i.assembler.Flat()-i.drought.before
+// reportDrops reports the groups dropped for this step, at each doubling of their number: without reports the run would seem to stand
+// still. Where no group is kept it gives the likely cause, and fails if StopWhenStuck is set.
+func (i *intake) reportDrops() error {
+	d := &i.drops.step
+	before, dropped := d.reported, i.assembler.Flat()-i.drops.before
 	d.reported = dropped
-	limit := i.cfg.stuckAfter()
-	if !doubled(before, dropped, 1) && !doubled(before, dropped, limit) {
+	limit := i.cfg.stuckThreshold()
+	if !crossedDoubling(before, dropped, 1) && !crossedDoubling(before, dropped, limit) {
 		return nil
 	}
 	version, kept := i.assembler.Version(), i.Counts().ready
@@ -128,13 +129,13 @@ func (i *intake) lookAtDrops() error {
 	}
 	var stuck error
 	switch {
-	case kept == 0 && doubled(before, dropped, limit):
+	case kept == 0 && crossedDoubling(before, dropped, limit):
 		stuck = fmt.Errorf("%w: the samples of each of %d questions have equal rewards.%s "+
-			"(trainer.selection.drop_zero_variance=false goes on without learning from such questions.)", ErrStuck, dropped, d.diagnosis())
+			"(trainer.selection.drop_zero_variance=false goes on without learning from such questions.)", ErrStuck, dropped, d.diagnose())
 		e.Message = stuck.Error()
 		i.deps.Log.Warn(e.Message, "step", version+1, "dropped", dropped, "kept", kept)
 	case kept > 0 && kept*manyDrops <= dropped:
-		if i.drought.sparse++; i.drought.sparse&(i.drought.sparse-1) == 0 {
+		if i.drops.sparse++; i.drops.sparse&(i.drops.sparse-1) == 0 {
 			i.deps.Log.Warn("the samples of nearly every question have equal rewards: the step waits for others; use more questions, "+
 				"easier or harder ones, or set trainer.selection.drop_zero_variance=false", "step", version+1, "dropped", dropped, "kept", kept)
 		}
@@ -146,8 +147,8 @@ func (i *intake) lookAtDrops() error {
 	return nil
 }
 
-// doubled says whether a count has reached base, or base times a power of two, since it was before.
-func doubled(before, now, base int) bool {
+// crossedDoubling reports whether a count has reached base, or base times a power of two, since it was before.
+func crossedDoubling(before, now, base int) bool {
 	for n := base; n <= now; n *= 2 {
 		if n > before {
 			return true
