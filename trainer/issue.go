@@ -48,7 +48,7 @@ func restoreIssuer(cfg Config, run string, prompts Prompts, vocab int, s *checkp
 	}
 	// The checkpoint counts in its own batch size, which may differ from the configured batch size.
 	i.admission.Recover(s.Step)
-	i.admission.Forgo(-i.extra)
+	i.admission.AddAccepted(-i.extra)
 	for _, g := range s.Issue.Open {
 		i.addOpenGroup(g)
 		a.Open(g.Group())
@@ -86,14 +86,14 @@ func (i *issuer) openGroups(version int64, now time.Time) batch.Effects {
 // addRound makes room for another share of groups for this step, as if the groups of the round before had not been accepted.
 func (i *issuer) addRound() {
 	for first := true; first || i.openCapacity() <= 0; first = false {
-		i.admission.Forgo(-i.cfg.BatchGroups)
+		i.admission.AddAccepted(-i.cfg.BatchGroups)
 		i.extra += i.cfg.BatchGroups
 	}
 }
 
 // consumeShare counts a batch of this many groups as the version's share.
 func (i *issuer) consumeShare(groups int) {
-	i.admission.Forgo(i.cfg.BatchGroups + i.extra - groups)
+	i.admission.AddAccepted(i.cfg.BatchGroups + i.extra - groups)
 	i.extra = 0
 }
 

@@ -340,7 +340,7 @@ func plainLoop(t *testing.T, cfg Config) []float32 {
 		}, adv))
 		for _, of := range rows.Minibatches(cfg.Minibatches, random) {
 			in := &loss.Batch{
-				Offsets: rows.Lay(of), Mask: batch.Gather(rows, of, rows.Mask),
+				Offsets: rows.PackedOffsets(of), Mask: batch.Gather(rows, of, rows.Mask),
 				Proximal: batch.Gather(rows, of, old), Behaviour: batch.Gather(rows, of, rows.Behaviour),
 				Advantages: batch.Gather(rows, of, adv.Advantages), Returns: batch.Gather(rows, of, adv.Returns),
 				OldValues: batch.Gather(rows, of, values),

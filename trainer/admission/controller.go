@@ -9,7 +9,7 @@ const FollowEta = -1
 type Limits struct {
 	// Concurrency is the most rollouts that run at once. Below 1 counts as 1.
 	Concurrency int `koanf:"concurrency"`
-	// Batch is how many accepted rollouts one policy version consumes. Below 1 counts as 1.
+	// Batch is how many accepted rollouts a policy version consumes. Below 1 counts as 1.
 	Batch int `koanf:"batch"`
 	// Eta is how many versions old a rollout's oldest token may be when it is trained on. 0 is synchronous.
 	Eta int `koanf:"eta"`
@@ -36,11 +36,11 @@ func (l Limits) Pace() int {
 	return min(l.Depth, l.Eta)
 }
 
-// State is everything a controller remembers: what a checkpoint keeps.
+// State is the whole state of a controller, as a checkpoint keeps it.
 type State struct {
 	// Running rollouts have started and not ended.
 	Running int `msgpack:"running" json:"running"`
-	// Accepted and Rejected count, since the run began, those that ended fit to train on and the others.
+	// Accepted and Rejected count, since the run began, the rollouts that ended fit to train on and the others.
 	Accepted int `msgpack:"accepted" json:"accepted"`
 	Rejected int `msgpack:"rejected" json:"rejected"`
 	// Version is the policy version: 0 is the starting weights.
@@ -57,13 +57,13 @@ type Controller struct {
 // 0, nothing issued.
 func Restore(l Limits, s State) *Controller { return &Controller{limits: l, state: s} }
 
-// Limits are the ones in force.
+// Limits are the limits in force.
 func (c *Controller) Limits() Limits { return c.limits }
 
-// SetLimits changes them; what runs already goes on, so Capacity may fall below zero.
+// SetLimits changes the limits; running rollouts go on, so Capacity may fall below zero.
 func (c *Controller) SetLimits(l Limits) { c.limits = l }
 
-// State is a copy of what the controller remembers.
+// State is a copy of the controller's state.
 func (c *Controller) State() State { return c.state }
 
 // Capacity is how many more rollouts may start now. It is negative when limits were lowered or ignored.
@@ -93,22 +93,22 @@ func (c *Controller) Reject() {
 	c.state.Rejected++
 }
 
-// Refuse counts n accepted rollouts that turned out unfit after all, such as those gone stale while they
-// waited for a batch. It frees the room they took.
+// Refuse counts n accepted rollouts that turned out unfit after all, such as rollouts that went stale while they waited for a batch. It
+// frees the room they took.
 func (c *Controller) Refuse(n int) {
 	c.state.Accepted -= n
 	c.state.Rejected += n
 }
 
-// Forgo counts n rollouts of a version's batch that it went without, as if they had been accepted.
-func (c *Controller) Forgo(n int) { c.state.Accepted += n }
+// AddAccepted adds n to the accepted rollouts: groups that a short batch went without count as accepted; a negative n makes room for more.
+func (c *Controller) AddAccepted(n int) { c.state.Accepted += n }
 
-// SetVersion says that the policy is now at version v.
+// SetVersion sets the policy version.
 func (c *Controller) SetVersion(v int64) { c.state.Version = v }
 
-// Recover counts anew what was accepted up to version v: as if each version so far had consumed one batch of the size in
-// force. Without it the rule would admit v batches at once where only the version is known, and nothing for as long, or
-// too much, where the batch was another before. What runs stays counted.
+// Recover counts anew the rollouts accepted up to version v: as if each version so far had consumed a batch of the size in force. Without
+// it the rule would admit v batches at once where only the version is known, and nothing for as long, or too much, where the batch size has
+// changed. Running rollouts stay counted.
 func (c *Controller) Recover(v int64) {
 	c.state.Version = v
 	c.state.Accepted = int(v) * max(1, c.limits.Batch)

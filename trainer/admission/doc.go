@@ -5,11 +5,11 @@
 //
 //	capacity = min(C - running, (eta + v + 1) * B - (accepted + running))
 //
-// so that by the time a rollout is trained on, the policy is at most eta versions ahead of the one it began
-// with. Pipeline depth is a setting apart: it paces the issue of work at depth <= eta versions ahead, while
-// eta stays what a batch tolerates. All limits may change while a run goes on.
+// so that by the time a rollout is trained on, the policy is at most eta versions ahead of the version that it began with. Pipeline depth
+// is a setting apart: it paces the issue of work at depth <= eta versions ahead, while eta stays the bound for a batch. All limits may
+// change while a run goes on.
 //
-// The unit is whatever the caller counts, as long as B counts the same: trajectories, or prompt groups.
+// The unit is the caller's, trajectories or prompt groups, as long as B counts the same.
 //
 // Source: AReaL, areal/infra/staleness_manager.py; arXiv 2505.24298, section 5.1.
 package admission

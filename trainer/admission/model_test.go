@@ -66,7 +66,7 @@ func TestCapacityIsWhatANaiveCountFinds(t *testing.T) {
 				c.Refuse(n)
 				m.state.Accepted, m.state.Rejected = m.state.Accepted-n, m.state.Rejected+n
 			case 4:
-				c.Forgo(n)
+				c.AddAccepted(n)
 				m.state.Accepted += n
 			case 5:
 				m.state.Version += int64(n)

@@ -11,13 +11,13 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// Where trajectories of a group bring rewards of single agents, the group is credited by agent: what an agent did in a
-// trajectory, all segments that name it, is a part, which has the agent's reward and is compared with the same agent's parts
-// in the other trajectories of the group. Elsewhere a trajectory is one part, whoever acted in it.
+// Where trajectories of a group have rewards of single agents, the group is credited by agent: the segments of a trajectory that name an
+// agent are a part, which has the agent's reward and is compared with the same agent's parts in the other trajectories of the group.
+// Elsewhere a whole trajectory is a single part.
 
-// byAgent says that a group is credited by agent: that a member which is trained on brings rewards of single agents. An agent
-// that a trajectory gives no reward of its own has the trajectory's, so that the members need not all bring them.
-func byAgent(members []Member) bool {
+// hasAgentRewards reports whether a group is credited by agent: a member that is trained on has rewards of single agents. An agent without
+// a reward of its own has the trajectory's, so that the members need not all have agent rewards.
+func hasAgentRewards(members []Member) bool {
 	return slices.ContainsFunc(members, func(m Member) bool { return !m.PassedOver && len(m.Trajectory.AgentRewards) > 0 })
 }
 
@@ -29,7 +29,7 @@ func (m *Member) agentReward(agent string) float64 {
 	return m.Reward
 }
 
-// agentReturns are the returns of the agents that sampled a token, by name: the reward, and what their own turns were given.
+// agentReturns are the returns of the agents that sampled a token, by name: the reward, and the credit of their own turns.
 func (m *Member) agentReturns() map[string]float64 {
 	out := map[string]float64{}
 	for i := range m.Trajectory.Segments {
@@ -47,10 +47,11 @@ func (m *Member) agentReturns() map[string]float64 {
 	return out
 }
 
-// returns are what Keep is asked about: the returns of the members that are trained on; by agent, those of each agent that
-// some other member has too, and of every agent where none has. Those of the roles within are put together by trajectory.
-func returns(members []Member, within []string) [][]float64 {
-	if !byAgent(members) {
+// comparedReturns returns the rewards that Keep is called with. Without agent rewards these are the returns of the members that are trained
+// on. With agent rewards they are the returns of each agent that acted in several members or, if every agent acted in a single member, of
+// each agent. Agents with a role in within are put together by trajectory.
+func comparedReturns(members []Member, within []string) [][]float64 {
+	if !hasAgentRewards(members) {
 		var all []float64
 		for _, m := range members {
 			if !m.PassedOver {
@@ -59,22 +60,22 @@ func returns(members []Member, within []string) [][]float64 {
 		}
 		return [][]float64{all}
 	}
-	of := map[peers][]float64{}
+	of := map[peerKey][]float64{}
 	for k, m := range members {
 		if m.PassedOver {
 			continue
 		}
 		mine := m.agentReturns()
 		for _, agent := range slices.Sorted(maps.Keys(mine)) {
-			who := peers{name: agent}
+			who := peerKey{name: agent}
 			if role := schemas.Role(agent); slices.Contains(within, role) {
-				who = peers{name: role, trajectory: k + 1}
+				who = peerKey{name: role, trajectory: k + 1}
 			}
 			of[who] = append(of[who], mine[agent])
 		}
 	}
 	var apart, alone [][]float64
-	for _, who := range slices.SortedFunc(maps.Keys(of), peers.compare) {
+	for _, who := range slices.SortedFunc(maps.Keys(of), peerKey.comparePeers) {
 		if len(of[who]) > 1 {
 			apart = append(apart, of[who])
 		} else {
@@ -87,13 +88,14 @@ func returns(members []Member, within []string) [][]float64 {
 	return apart
 }
 
-// peers are compared with each other: the parts of one agent in a group, or of one role in the trajectory of this number, from 1.
-type peers struct {
+// peerKey names parts that are compared with each other: the parts of an agent in a group, or of a role in the trajectory of this number,
+// from 1.
+type peerKey struct {
 	name       string
 	trajectory int
 }
 
-func (p peers) compare(q peers) int {
+func (p peerKey) comparePeers(q peerKey) int {
 	return cmp.Or(cmp.Compare(p.name, q.name), cmp.Compare(p.trajectory, q.trajectory))
 }
 
@@ -107,7 +109,7 @@ func agentNumber(name string) int {
 	return int(h.Sum64() & math.MaxInt64)
 }
 
-// checkAgents refuses names that are too long, and rewards of agents that took no part, which would be credited to nobody.
+// checkAgents refuses names that are too long, and rewards of agents that took no part, which would be credited to no token.
 func checkAgents(t *schemas.Trajectory) error {
 	took := map[string]bool{}
 	for i := range t.Segments {
@@ -131,8 +133,8 @@ func checkAgents(t *schemas.Trajectory) error {
 	return nil
 }
 
-// agentsWithin holds the rewards of single agents, and what they come to, against the bounds that check knows.
-func (m *Member) agentsWithin(check func(what string, x float64) error) error {
+// checkAgentRewards checks the rewards of single agents, and their returns, with check.
+func (m *Member) checkAgentRewards(check func(what string, x float64) error) error {
 	if err := checkAgents(m.Trajectory); err != nil || len(m.Trajectory.AgentRewards) == 0 {
 		return err
 	}

@@ -11,32 +11,30 @@ import (
 	"github.com/weir-rl/weir/trainer/stats"
 )
 
-// Bounds hold for every trajectory of a run, whatever its ticket asked for. 0 is no bound.
+// Bounds hold for every trajectory of a run, whatever its ticket allows. 0 is no bound.
 type Bounds struct {
-	// Reward bounds, by magnitude, the outcome reward, each of its components, each process reward, and what they come to
-	// together with what is shaped.
+	// Reward bounds, by magnitude, the outcome reward, each of its components, each process reward, and their sum with the shaping.
 	Reward float64
 	// Segments bounds the segments of a trajectory.
 	Segments int
 }
 
-// What no ticket names and no honest rollout reaches.
+// Bounds that no ticket sets and no honest rollout reaches.
 const (
 	maxComponents = 256 // reward components
 	maxAgents     = 256 // agents with a reward of their own
 	maxName       = 256 // bytes of the name of a component or of an agent
-	// A tool call may outlast the rollout's limit by as much again and spareTime, for not each tool heeds its context; where
-	// there is no limit, maxCall bounds it.
+	// A tool call may outlast the rollout's limit by as much again and spareTime, because not each tool obeys its context; where there is
+	// no limit, maxCall bounds it.
 	spareTime = time.Minute
 	maxCall   = 30 * 24 * time.Hour
 )
 
-// errForeign marks what answers another question than the ticket's; what else is wrong cannot be trained on.
+// errForeign marks a trajectory that answers another question than the ticket's; with any other fault it cannot be trained on.
 var errForeign = errors.New("not what the ticket asked for")
 
-// answers holds a trajectory against the ticket that asked for it. opening is what its first segment must begin with; nil is
-// not known.
-func answers(t *schemas.Trajectory, asked *schemas.Ticket, greedy bool, opening []int32) error {
+// checkAnswer checks a trajectory against its ticket. opening are the tokens that its first segment must begin with; nil is not known.
+func checkAnswer(t *schemas.Trajectory, asked *schemas.Ticket, greedy bool, opening []int32) error {
 	for _, field := range []struct{ name, have, want string }{
 		{"task", t.Task, asked.Task}, {"prompt_id", t.PromptID, asked.Prompt.ID}, {"source", t.Source, asked.Prompt.Source},
 	} {
@@ -63,7 +61,7 @@ func answers(t *schemas.Trajectory, asked *schemas.Ticket, greedy bool, opening 
 	if most, n := asked.Limits.MaxTotalTokens, t.Tokens(); most > 0 && n > most {
 		return fmt.Errorf("%d tokens in all segments, the ticket's limits.max_total_tokens is %d", n, most)
 	}
-	if err := begins(t, opening); err != nil {
+	if err := checkOpening(t, opening); err != nil {
 		return err
 	}
 	calls, longest, text := 0, maxCall, len(t.Answer)+len(t.Error)
@@ -88,9 +86,9 @@ func answers(t *schemas.Trajectory, asked *schemas.Ticket, greedy bool, opening 
 	return nil
 }
 
-// begins holds the beginning of the first segment against the prompt: a token of it that is marked as sampled would be
+// checkOpening checks the beginning of the first segment against the prompt: a token of the prompt that is marked as sampled would be
 // trained on.
-func begins(t *schemas.Trajectory, opening []int32) error {
+func checkOpening(t *schemas.Trajectory, opening []int32) error {
 	if len(opening) == 0 || len(t.Segments) == 0 {
 		return nil
 	}
@@ -104,8 +102,8 @@ func begins(t *schemas.Trajectory, opening []int32) error {
 	return nil
 }
 
-// within holds a member against the bounds.
-func (b Bounds) within(m *Member) error {
+// checkMember checks a member against the bounds.
+func (b Bounds) checkMember(m *Member) error {
 	t := m.Trajectory
 	if b.Segments > 0 && len(t.Segments) > b.Segments {
 		return fmt.Errorf("%d segments, trainer.limits.max_segments is %d", len(t.Segments), b.Segments)
@@ -147,5 +145,5 @@ func (b Bounds) within(m *Member) error {
 	if err := check("return", m.Return); err != nil {
 		return err
 	}
-	return m.agentsWithin(check)
+	return m.checkAgentRewards(check)
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// Batch is what one step trains on.
+// Batch is the groups that a step trains on.
 type Batch struct {
-	// Version is the trainer's when the batch was taken.
+	// Version is the trainer's version when the batch was taken.
 	Version int64
 	// Groups in the order of issue.
 	Groups []Taken
@@ -19,14 +19,14 @@ type Batch struct {
 // Taken is a group of a batch.
 type Taken struct {
 	Group
-	// Members by sample, those that are trained on and those passed over.
+	// Members by sample, also members that are passed over.
 	Members []Member
-	// Baseline is the greedy rollout of the same prompt; nil for a group without one.
+	// Baseline is the greedy rollout of the same prompt; nil for a group without a baseline.
 	Baseline *Member
 	markers  []schemas.Delivery
 }
 
-// Used are the members, then the baseline: all that the step uses up.
+// Used are the members, then the baseline: every trajectory that the step uses up.
 func (t *Taken) Used() []Member {
 	if t.Baseline == nil {
 		return t.Members
@@ -74,30 +74,30 @@ func (a *Assembler) Take() (*Batch, error) {
 	if a.cfg.Rows > 0 {
 		due = a.readyRows >= a.cfg.Rows && (a.ready == len(a.order) || a.cfg.Eta > 0)
 	}
-	if !due && !a.short() {
+	if !due && !a.isShortDue() {
 		return nil, nil
 	}
 	b := &Batch{Version: a.version}
-	var taken []*assembly
+	var taken []*openGroup
 	rows := 0
 	for _, g := range a.order {
-		if g.ready && !a.full(len(taken), rows) {
-			b.Groups = append(b.Groups, Taken{Group: g.Group, Members: g.chosen, Baseline: g.baseline(), markers: g.markers})
+		if g.ready && !a.isBatchFull(len(taken), rows) {
+			b.Groups = append(b.Groups, Taken{Group: g.Group, Members: g.chosen, Baseline: g.greedyMember(), markers: g.markers})
 			taken, rows = append(taken, g), rows+g.rows
 		}
 	}
 	a.flat = 0
 	for _, g := range taken {
-		a.close(g)
+		a.closeGroup(g)
 		delete(a.attempts, g.Cursor)
 	}
 	a.taken = b
 	return b, nil
 }
 
-// full says whether a batch of these groups, with this many rows, takes no more. Without staleness the others could not be
-// used later: all are taken.
-func (a *Assembler) full(groups, rows int) bool {
+// isBatchFull reports whether a batch of these groups, with this many rows, is complete. With Eta 0 the other groups could not be used
+// later: all are taken.
+func (a *Assembler) isBatchFull(groups, rows int) bool {
 	if a.cfg.Rows > 0 {
 		return rows >= a.cfg.Rows && a.cfg.Eta > 0
 	}
@@ -117,14 +117,16 @@ func trainedRows(members []Member) int {
 	return n
 }
 
-// Gathered says how many rows the groups that are ready have, and whether no other group is open. It counts in how many
-// groups, those among them that Keep has dropped since the last batch, they came.
+// Gathered returns how many rows the ready groups have, how many groups that took, including the groups that Keep has dropped since the
+// last batch, and whether no other group is open.
 func (a *Assembler) Gathered() (rows, groups int, all bool) {
 	return a.readyRows, a.flat + a.ready, a.ready == len(a.order)
 }
 
-// short says that a batch of fewer groups is due: one is ready, and enough others taught nothing.
-func (a *Assembler) short() bool { return a.cfg.MaxFlat > 0 && a.flat >= a.cfg.MaxFlat && a.ready > 0 }
+// isShortDue reports whether a batch of fewer groups is due: at least one group is ready, and Keep dropped MaxFlat others.
+func (a *Assembler) isShortDue() bool {
+	return a.cfg.MaxFlat > 0 && a.flat >= a.cfg.MaxFlat && a.ready > 0
+}
 
 // Flat counts the groups that Keep has dropped since the last batch.
 func (a *Assembler) Flat() int { return a.flat }
@@ -137,27 +139,26 @@ func (a *Assembler) Commit() Effects {
 			e.Verdicts = append(e.Verdicts, Verdict{Sequence: m.Sequence, ID: m.Trajectory.ID, State: Trained})
 		}
 		for _, m := range g.markers {
-			e.settle(m.Sequence)
+			e.addSettled(m.Sequence)
 		}
 	}
 	a.taken = nil
-	a.record(e)
+	a.recordVerdicts(e)
 	return e
 }
 
-// Ledger is what has ended so far. Everything else that was delivered is pending and must be read again by a
-// trainer that starts from here.
-func (a *Assembler) Ledger() Ledger { return a.ledger.compact() }
+// Ledger lists the messages that have ended so far. Every other delivered message is pending and must be read again by a trainer that
+// starts from here.
+func (a *Assembler) Ledger() Ledger { return a.ledger.compactMarks() }
 
-// Carry lists what is pending, by sequence, and from now on takes it not to be read from the stream again: whoever
-// calls keeps it, and gives it to the Assembler that goes on from the ledger before anything else. It must not be
-// called while a batch is taken.
+// Carry lists the pending messages, by sequence, and marks them as not to be read from the stream again: the caller keeps them, and adds
+// them to the Assembler that goes on from the ledger before any other message. It must not be called while a batch is taken.
 func (a *Assembler) Carry() []schemas.Delivery {
-	a.ledger.carry()
+	a.ledger.carryPending()
 	return a.Carried()
 }
 
-// Carried lists what is carried and has not ended, by sequence.
+// Carried lists the carried messages that have not ended, by sequence.
 func (a *Assembler) Carried() []schemas.Delivery {
 	var out []schemas.Delivery
 	for _, g := range a.order {
@@ -175,20 +176,20 @@ func (a *Assembler) Carried() []schemas.Delivery {
 	return out
 }
 
-// Unfillable are the groups whose samples are still awaited in vain, so that their rollouts are wasted work: those open
-// that can no longer come to enough usable ones, and those that the last Advance dropped.
+// Unfillable are the groups whose rollouts are wasted work: the open groups that can no longer get enough usable samples, and the groups
+// that the last Advance dropped.
 func (a *Assembler) Unfillable() []string {
 	ids := slices.Clone(a.abandoned)
 	for _, g := range a.order {
-		if !g.ready && !g.complete() && a.unfillable(g) {
+		if !g.ready && !g.isComplete() && a.isUnfillable(g) {
 			ids = append(ids, g.ID())
 		}
 	}
 	return ids
 }
 
-// unfillable says that a group cannot come to enough usable samples, or not to its baseline.
-func (a *Assembler) unfillable(g *assembly) bool {
+// isUnfillable reports whether a group can no longer get enough usable samples, or no longer its baseline.
+func (a *Assembler) isUnfillable(g *openGroup) bool {
 	samples, baseline := 0, false
 	for s := range g.Size {
 		m, came := g.members[s]

@@ -9,14 +9,13 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// leastLogprob is below the log-probability of whatever a sampler can draw that computes in float32: the smallest
-// number above 0 is 2^-149, whose logarithm is -103.3. The rest is for rounding.
+// leastLogprob is below the log-probability of any token that a sampler can draw in float32: the smallest number above 0 is 2^-149, whose
+// logarithm is -103.3. The rest is for rounding.
 const leastLogprob = -200
 
-// Checker returns a check that a trajectory can be trained on by a model: arrays of one length, tokens within
-// the vocabulary, segments no longer than maxTokens (0 is no bound), log-probabilities that a sampler can draw, a version
-// at every sampled token, turns that lie within their segments, in order and apart. The temperature and the rewards are
-// the Assembler's to check, which knows what was asked for.
+// Checker returns a check that a trajectory can be trained on by a model: arrays of one length, tokens within the vocabulary, segments no
+// longer than maxTokens (0 is no bound), log-probabilities that a sampler can draw, a version at every sampled token, turns that lie within
+// their segments, in order and apart. The Assembler checks the temperature and the rewards, because it has the ticket.
 func Checker(vocabSize, maxTokens int) func(*schemas.Trajectory) error {
 	return func(t *schemas.Trajectory) error {
 		for i := range t.Segments {
@@ -69,8 +68,7 @@ func checkSegment(s *schemas.Segment, vocabSize, maxTokens int) error {
 	return nil
 }
 
-// checkTemperature refuses a baseline that was not drawn greedily, and anything else that cannot be trained on for
-// its temperature.
+// checkTemperature refuses a baseline that was not drawn greedily, and a sample whose temperature is not positive and finite.
 func checkTemperature(t *schemas.Trajectory, greedy bool) error {
 	for i := range t.Segments {
 		s := &t.Segments[i]

@@ -7,8 +7,8 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// future says that a group may still be issued.
-func (a *Assembler) future(cursor uint64, attempt int) bool {
+// isFuture reports whether a group may still be issued.
+func (a *Assembler) isFuture(cursor uint64, attempt int) bool {
 	if cursor >= a.next {
 		return cursor-a.next < a.cfg.Horizon
 	}
@@ -16,18 +16,18 @@ func (a *Assembler) future(cursor uint64, attempt int) bool {
 	return open && attempt > last
 }
 
-// await keeps what is of a group yet to be issued, a trajectory once.
-func (a *Assembler) await(d schemas.Delivery, e *Effects) {
+// keepEarly keeps a message of a group yet to be issued; a trajectory is kept once.
+func (a *Assembler) keepEarly(d schemas.Delivery, e *Effects) {
 	id := ""
 	if d.Trajectory != nil {
 		id = d.Trajectory.ID
 	}
 	switch {
 	case id != "" && a.kept[id]:
-		e.reject(d.Sequence, id, schemas.ReasonDuplicate, "the sample was delivered before")
+		e.addRejected(d.Sequence, id, schemas.ReasonDuplicate, "the sample was delivered before")
 		return
 	case a.cfg.MaxEarly > 0 && len(a.early) >= a.cfg.MaxEarly:
-		e.reject(d.Sequence, id, schemas.ReasonForeign, fmt.Sprintf("its group is yet to be issued, as are those of %d messages that are kept", len(a.early)))
+		e.addRejected(d.Sequence, id, schemas.ReasonForeign, fmt.Sprintf("its group is yet to be issued, as are those of %d messages that are kept", len(a.early)))
 		return
 	case id != "":
 		a.kept[id] = true
@@ -35,8 +35,8 @@ func (a *Assembler) await(d schemas.Delivery, e *Effects) {
 	a.early = append(a.early, d)
 }
 
-// unkept takes out of what await kept all that a condition is true of.
-func (a *Assembler) unkept(where func(schemas.Delivery) bool) (out []schemas.Delivery) {
+// takeEarly removes from the early messages those for which where is true, and returns them.
+func (a *Assembler) takeEarly(where func(schemas.Delivery) bool) (out []schemas.Delivery) {
 	a.early = slices.DeleteFunc(a.early, func(d schemas.Delivery) bool {
 		if !where(d) {
 			return false
@@ -52,9 +52,9 @@ func (a *Assembler) unkept(where func(schemas.Delivery) bool) (out []schemas.Del
 
 // expireEarly refuses the messages whose group was not issued while they could be used.
 func (a *Assembler) expireEarly(e *Effects) {
-	for _, d := range a.unkept(func(d schemas.Delivery) bool {
+	for _, d := range a.takeEarly(func(d schemas.Delivery) bool {
 		return d.Trajectory != nil && a.version-d.Trajectory.OldestVersion() > int64(a.cfg.Eta)
 	}) {
-		e.reject(d.Sequence, d.Trajectory.ID, schemas.ReasonStale, "its group was not issued again in time")
+		e.addRejected(d.Sequence, d.Trajectory.ID, schemas.ReasonStale, "its group was not issued again in time")
 	}
 }

@@ -12,19 +12,18 @@ import (
 type Group struct {
 	// Index counts groups in the order of issue, from 0.
 	Index uint64
-	// Cursor is the prompt's position, Attempt how often it had been issued before.
+	// Cursor is the prompt's position, Attempt how often the prompt had been issued before.
 	Cursor  uint64
 	Attempt int
 	// Size is the number of tickets.
 	Size int
-	// HasBaseline says that the last of them asks for a greedy rollout that is not trained on: what it comes to is what
-	// the others are compared with.
+	// HasBaseline is set if the last ticket asks for a greedy rollout that is not trained on: the others are compared with its return.
 	HasBaseline bool
-	// Trunks is how many samples are issued first, with the baseline where there is one; 0 is all. The others are issued when
-	// nothing more is awaited of those: see Assembler.Trunks.
+	// Trunks is how many samples are issued first, with the baseline if there is a baseline; 0 is all. The others are issued when no trunk
+	// is awaited any more: see Assembler.Trunks.
 	Trunks int
-	// Ticket is what the samples were asked for, but for what differs from one to the next: sample, id, seed, and the
-	// temperature of the baseline. With nil they are not held against it.
+	// Ticket has the fields that all tickets of the group share; sample, id, seed and the baseline's temperature differ. With nil the
+	// samples are not checked against their tickets.
 	Ticket *schemas.Ticket
 }
 
@@ -45,10 +44,10 @@ func (g Group) Source() string {
 // ID is the group's name on the wire.
 func (g Group) ID() string { return GroupID(g.Cursor, g.Attempt) }
 
-// Greedy says whether a sample is the group's baseline.
+// Greedy reports whether a sample is the group's baseline.
 func (g Group) Greedy(sample int) bool { return g.HasBaseline && sample == g.Size-1 }
 
-// First says whether a sample is issued when the group is opened.
+// First reports whether a sample is issued when the group is opened.
 func (g Group) First(sample int) bool { return g.Trunks == 0 || sample < g.Trunks || g.Greedy(sample) }
 
 // Member is a delivered trajectory of a group.
@@ -61,7 +60,7 @@ type Member struct {
 	Reward, Return float64
 	// Shaping is the part of Reward that Config.Shape added.
 	Shaping float64
-	// PassedOver says that the selection took others of the group: the step uses it up and does not train on it.
+	// PassedOver is set if the selection took other members of the group: the step uses this member up and does not train on it.
 	PassedOver bool
 }
 
@@ -82,46 +81,46 @@ func newMember(d schemas.Delivery, shape func(*schemas.Trajectory) float64) Memb
 	return m
 }
 
-// Staleness is how many versions the member's oldest token is behind the trainer, split into those that
-// passed while it was sampled and those that passed while it waited.
+// Staleness is how many versions the member's oldest token is behind the trainer, split into the versions that passed while it was sampled
+// and the versions that passed while it waited.
 func (m Member) Staleness(version int64) (inFlight, inQueue int64) {
 	return m.Newest - m.Oldest, version - m.Newest
 }
 
-// assembly is a group and what has come of it.
-type assembly struct {
+// openGroup is a group and its messages so far.
+type openGroup struct {
 	Group
 	members   map[int]Member
 	cancelled map[int]bool
-	// refused are those of the cancelled samples that no message tells of any more: theirs came and was refused, or ended.
+	// refused are the cancelled samples that no pending message names: their message was refused, or ended.
 	refused map[int]bool
 	markers []schemas.Delivery
 	ready   bool
-	// lost says that samples of it were given up.
+	// lost is set once samples of the group were given up.
 	lost bool
-	// branched says that the samples are issued that waited for the trunks.
+	// branched is set once the samples that waited for the trunks are issued.
 	branched bool
-	// opening is Config.Opening of the ticket; nil until it was asked for.
+	// opening is Config.Opening of the ticket; nil until it was called.
 	opening []int32
-	// chosen are the samples of a ready group, those marked that are not trained on, rows how many rows the others have.
+	// chosen are the samples of a ready group, with PassedOver set on each that is not trained on; rows counts the rows of the others.
 	chosen []Member
 	rows   int
 }
 
-func newAssembly(g Group) *assembly {
-	return &assembly{Group: g, members: map[int]Member{}, cancelled: map[int]bool{}, refused: map[int]bool{}}
+func newAssembly(g Group) *openGroup {
+	return &openGroup{Group: g, members: map[int]Member{}, cancelled: map[int]bool{}, refused: map[int]bool{}}
 }
 
-func (g *assembly) complete() bool { return len(g.members)+len(g.cancelled) == g.Size }
+func (g *openGroup) isComplete() bool { return len(g.members)+len(g.cancelled) == g.Size }
 
-// issued says whether a sample's ticket is: what is not issued cannot be lost.
-func (g *assembly) issued(sample int) bool { return g.branched || g.First(sample) }
+// isIssued reports whether a sample's ticket is issued: a sample without a ticket cannot be lost.
+func (g *openGroup) isIssued(sample int) bool { return g.branched || g.First(sample) }
 
-func (g *assembly) refuse(sample int) { g.cancelled[sample], g.refused[sample] = true, true }
+func (g *openGroup) refuseSample(sample int) { g.cancelled[sample], g.refused[sample] = true, true }
 
-// overrule says that a sample has come, cancelled or not. The markers that cancelled it end: read again before the sample they
-// would complete the group without it. What else they cancelled is kept as what was refused.
-func (g *assembly) overrule(sample int, e *Effects) {
+// overruleCancel notes that a sample has come, cancelled or not. The markers that cancelled it end: read again before the sample, they
+// would complete the group without the sample. The other samples that they cancelled are kept as refused.
+func (g *openGroup) overruleCancel(sample int, e *Effects) {
 	delete(g.cancelled, sample)
 	delete(g.refused, sample)
 	g.markers = slices.DeleteFunc(g.markers, func(d schemas.Delivery) bool {
@@ -130,29 +129,29 @@ func (g *assembly) overrule(sample int, e *Effects) {
 		}
 		for _, s := range d.Closed.Cancelled {
 			if g.cancelled[s] {
-				g.refuse(s)
+				g.refuseSample(s)
 			}
 		}
-		e.settle(d.Sequence)
+		e.addSettled(d.Sequence)
 		return true
 	})
 }
 
-// samples are the members but for the baseline, by sample.
-func (g *assembly) samples() []Member {
-	return slices.DeleteFunc(g.sorted(), func(m Member) bool { return g.Greedy(m.Trajectory.Sample) })
+// sortedSamples returns the members without the baseline, by sample.
+func (g *openGroup) sortedSamples() []Member {
+	return slices.DeleteFunc(g.sortedMembers(), func(m Member) bool { return g.Greedy(m.Trajectory.Sample) })
 }
 
-// baseline is the greedy member; nil when there is none, or not yet.
-func (g *assembly) baseline() *Member {
+// greedyMember returns the greedy member; nil when there is none, or not yet.
+func (g *openGroup) greedyMember() *Member {
 	if m, ok := g.members[g.Size-1]; ok && g.HasBaseline {
 		return &m
 	}
 	return nil
 }
 
-// sorted are the members by sample, the baseline last.
-func (g *assembly) sorted() []Member {
+// sortedMembers returns the members by sample, the baseline last.
+func (g *openGroup) sortedMembers() []Member {
 	out := make([]Member, 0, len(g.members))
 	for _, s := range slices.Sorted(maps.Keys(g.members)) {
 		out = append(out, g.members[s])
@@ -161,8 +160,8 @@ func (g *assembly) sorted() []Member {
 }
 
 // refuseUnusable takes out the members that a trainer at the version may not use.
-func (g *assembly) refuseUnusable(version int64, eta int, e *Effects) (stale int) {
-	for _, m := range g.sorted() {
+func (g *openGroup) refuseUnusable(version int64, eta int, e *Effects) (stale int) {
+	for _, m := range g.sortedMembers() {
 		var reason schemas.Reason
 		var detail string
 		switch {
@@ -174,9 +173,9 @@ func (g *assembly) refuseUnusable(version int64, eta int, e *Effects) (stale int
 		default:
 			continue
 		}
-		e.reject(m.Sequence, m.Trajectory.ID, reason, detail)
+		e.addRejected(m.Sequence, m.Trajectory.ID, reason, detail)
 		delete(g.members, m.Trajectory.Sample)
-		g.refuse(m.Trajectory.Sample)
+		g.refuseSample(m.Trajectory.Sample)
 	}
 	return stale
 }

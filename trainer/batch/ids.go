@@ -11,7 +11,7 @@ import (
 // GroupID names the group of the prompt at a cursor, issued for the attempt-th time: "g000012-a0".
 func GroupID(cursor uint64, attempt int) string { return fmt.Sprintf("g%06d-a%d", cursor, attempt) }
 
-// TicketID names one sample of a group, and so its trajectory: "g000012-a0-3".
+// TicketID names a sample of a group, and so its trajectory: "g000012-a0-3".
 func TicketID(cursor uint64, attempt, sample int) string {
 	return fmt.Sprintf("%s-%d", GroupID(cursor, attempt), sample)
 }

@@ -7,11 +7,11 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// judge looks at the group that something came of, for no other can have become complete, or at all with nil. In order,
-// it looks at the complete groups up to the first one that is not.
-func (a *Assembler) judge(touched *assembly, e *Effects) {
+// judgeOpen judges the touched group, for no other can have become complete, or every open group if touched is nil. With InOrder it judges
+// the complete groups up to the first incomplete group.
+func (a *Assembler) judgeOpen(touched *openGroup, e *Effects) {
 	if !a.cfg.InOrder && touched != nil {
-		if !touched.ready && touched.complete() {
+		if !touched.ready && touched.isComplete() {
 			a.judgeGroup(touched, false, e)
 		}
 		return
@@ -19,10 +19,10 @@ func (a *Assembler) judge(touched *assembly, e *Effects) {
 	for i := 0; i < len(a.order); {
 		g := a.order[i]
 		switch {
-		case a.cfg.InOrder && a.short():
-			return // what comes later is for the next batch, however much of it has arrived
+		case a.cfg.InOrder && a.isShortDue():
+			return // later groups are for the next batch, however many of them have arrived
 		case g.ready:
-		case g.complete():
+		case g.isComplete():
 			a.judgeGroup(g, false, e)
 		case a.cfg.InOrder:
 			return
@@ -33,10 +33,10 @@ func (a *Assembler) judge(touched *assembly, e *Effects) {
 	}
 }
 
-// judgeGroup makes a complete group ready or drops it. accepted says that it was ready before.
-func (a *Assembler) judgeGroup(g *assembly, accepted bool, e *Effects) {
+// judgeGroup makes a complete group ready or drops it. accepted is set if the group was ready before.
+func (a *Assembler) judgeGroup(g *openGroup, accepted bool, e *Effects) {
 	stale := g.refuseUnusable(a.version, a.cfg.Eta, e)
-	if len(g.samples()) < a.cfg.MinGroup || a.cfg.Baseline && g.baseline() == nil {
+	if len(g.sortedSamples()) < a.cfg.MinGroup || a.cfg.Baseline && g.greedyMember() == nil {
 		reason := schemas.ReasonIncomplete
 		switch {
 		case stale > 0:
@@ -44,13 +44,13 @@ func (a *Assembler) judgeGroup(g *assembly, accepted bool, e *Effects) {
 		case g.lost:
 			reason = schemas.ReasonLost
 		}
-		a.drop(g, Drop{Group: g.Group, Reason: reason, Reissue: true, Accepted: accepted}, e)
+		a.dropGroup(g, Drop{Group: g.Group, Reason: reason, Reissue: true, Accepted: accepted}, e)
 		return
 	}
-	chosen := a.choose(g)
-	if !a.keep(g, chosen) {
+	chosen := a.chooseSamples(g)
+	if !a.keepsGroup(g, chosen) {
 		a.flat++
-		a.drop(g, Drop{Group: g.Group, Reason: schemas.ReasonZeroVariance, Accepted: accepted}, e)
+		a.dropGroup(g, Drop{Group: g.Group, Reason: schemas.ReasonZeroVariance, Accepted: accepted}, e)
 		return
 	}
 	g.ready, g.chosen, g.rows = true, chosen, trainedRows(chosen)
@@ -60,22 +60,22 @@ func (a *Assembler) judgeGroup(g *assembly, accepted bool, e *Effects) {
 	}
 }
 
-// unready takes a group out of the ready ones.
-func (a *Assembler) unready(g *assembly) {
+// withdrawReady takes a group out of the ready groups.
+func (a *Assembler) withdrawReady(g *openGroup) {
 	a.ready, a.readyRows = a.ready-1, a.readyRows-g.rows
 	g.ready, g.chosen, g.rows = false, nil, 0
 }
 
-func (a *Assembler) keep(g *assembly, chosen []Member) bool {
+func (a *Assembler) keepsGroup(g *openGroup, chosen []Member) bool {
 	if a.cfg.Keep == nil {
 		return true
 	}
-	return slices.ContainsFunc(returns(chosen, a.cfg.EpisodeAgents), func(rewards []float64) bool { return a.cfg.Keep(g.Group, rewards) })
+	return slices.ContainsFunc(comparedReturns(chosen, a.cfg.EpisodeAgents), func(rewards []float64) bool { return a.cfg.Keep(g.Group, rewards) })
 }
 
-// choose are a group's samples, those that are not trained on marked.
-func (a *Assembler) choose(g *assembly) []Member {
-	samples := g.samples()
+// chooseSamples returns a group's samples, with PassedOver set on each that is not trained on.
+func (a *Assembler) chooseSamples(g *openGroup) []Member {
+	samples := g.sortedSamples()
 	if a.cfg.Choose == nil {
 		return samples
 	}
@@ -86,18 +86,18 @@ func (a *Assembler) choose(g *assembly) []Member {
 	return samples
 }
 
-func (a *Assembler) drop(g *assembly, d Drop, e *Effects) {
+func (a *Assembler) dropGroup(g *openGroup, d Drop, e *Effects) {
 	reason := d.Reason
 	if reason == schemas.ReasonStale || reason == schemas.ReasonLost {
-		reason = schemas.ReasonIncomplete // the members left are neither themselves
+		reason = schemas.ReasonIncomplete // the members that are left are neither stale nor lost
 	}
-	for _, m := range g.sorted() {
-		e.reject(m.Sequence, m.Trajectory.ID, reason, fmt.Sprintf("group %s was dropped: %s", g.ID(), d.Reason))
+	for _, m := range g.sortedMembers() {
+		e.addRejected(m.Sequence, m.Trajectory.ID, reason, fmt.Sprintf("group %s was dropped: %s", g.ID(), d.Reason))
 	}
 	for _, m := range g.markers {
-		e.settle(m.Sequence)
+		e.addSettled(m.Sequence)
 	}
-	a.close(g)
+	a.closeGroup(g)
 	if !d.Reissue {
 		delete(a.attempts, g.Cursor)
 	}

@@ -5,21 +5,20 @@ import (
 	"slices"
 )
 
-// Ledger says which messages of the stream have ended: all up to Low but those in Carried, and those in Above.
+// Ledger lists the messages of the stream that have ended: all up to Low without the messages in Carried, and the messages in Above.
 type Ledger struct {
 	Low uint64 `json:"low"`
 	// Above is sorted; all are greater than Low.
 	Above []uint64 `json:"above,omitempty"`
-	// Carried is sorted: messages that have not ended and are not read from the stream again, for the checkpoint
-	// holds them itself.
+	// Carried is sorted: messages that have not ended and are not read from the stream again, because the checkpoint holds them itself.
 	Carried []uint64 `json:"carried,omitempty"`
 }
 
 // ledger tracks messages by sequence. A message is pending from its first delivery until it has ended.
 type ledger struct {
 	low uint64
-	// highest is the last sequence delivered since the ledger was opened: what is above it may still come, even
-	// below one that has ended.
+	// highest is the last sequence delivered since the ledger was opened: messages above it may still come, even below a message that has
+	// ended.
 	highest uint64
 	done    map[uint64]struct{}
 	pending map[uint64]struct{}
@@ -27,10 +26,10 @@ type ledger struct {
 }
 
 func newLedger(l Ledger) *ledger {
-	return &ledger{low: l.Low, highest: l.Low, done: set(l.Above), pending: map[uint64]struct{}{}, carried: set(l.Carried)}
+	return &ledger{low: l.Low, highest: l.Low, done: sequenceSet(l.Above), pending: map[uint64]struct{}{}, carried: sequenceSet(l.Carried)}
 }
 
-func set(sequences []uint64) map[uint64]struct{} {
+func sequenceSet(sequences []uint64) map[uint64]struct{} {
 	out := make(map[uint64]struct{}, len(sequences))
 	for _, s := range sequences {
 		out[s] = struct{}{}
@@ -38,7 +37,7 @@ func set(sequences []uint64) map[uint64]struct{} {
 	return out
 }
 
-func (l *ledger) ended(seq uint64) bool {
+func (l *ledger) hasEnded(seq uint64) bool {
 	if _, ok := l.carried[seq]; ok {
 		return false
 	}
@@ -46,8 +45,8 @@ func (l *ledger) ended(seq uint64) bool {
 	return ok || seq <= l.low
 }
 
-// begin notes a delivery; false when it is pending already.
-func (l *ledger) begin(seq uint64) bool {
+// beginMessage notes a delivery; false when it is pending already.
+func (l *ledger) beginMessage(seq uint64) bool {
 	l.highest = max(l.highest, seq)
 	if _, ok := l.pending[seq]; ok {
 		return false
@@ -56,7 +55,7 @@ func (l *ledger) begin(seq uint64) bool {
 	return true
 }
 
-func (l *ledger) end(seq uint64) {
+func (l *ledger) endMessage(seq uint64) {
 	delete(l.pending, seq)
 	delete(l.carried, seq)
 	if seq > l.low {
@@ -64,16 +63,16 @@ func (l *ledger) end(seq uint64) {
 	}
 }
 
-// carry makes everything that is pending carried.
-func (l *ledger) carry() {
+// carryPending makes everything that is pending carried.
+func (l *ledger) carryPending() {
 	for seq := range l.pending {
 		l.carried[seq] = struct{}{}
 	}
 }
 
-// compact moves the low-water mark as high as nothing pending forbids. Sequences never seen below the highest
-// delivered one are gaps: messages that the feed itself refused.
-func (l *ledger) compact() Ledger {
+// compactMarks moves the low-water mark as high as the pending messages allow. Sequences never seen below the highest delivered sequence
+// are gaps: messages that the feed itself refused.
+func (l *ledger) compactMarks() Ledger {
 	low := l.highest
 	for seq := range l.pending {
 		if _, carried := l.carried[seq]; !carried {

@@ -200,7 +200,7 @@ func (n *naive) check(t *rapid.T, a *Assembler) {
 	for _, g := range a.order {
 		require.Same(t, g, a.open[g.ID()])
 		if g.ready {
-			ready, rows = ready+1, rows+trainedRows(a.choose(g))
+			ready, rows = ready+1, rows+trainedRows(a.chooseSamples(g))
 		}
 	}
 	waiting, counted, _ := a.Counts()

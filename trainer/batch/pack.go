@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// Pack deals rows into micro-batches of at most budget tokens by first fit decreasing. A row is never split:
-// one longer than the budget has a micro-batch to itself. length gives a row's tokens. Within a micro-batch
-// rows keep their order; a budget of 0 or less puts all in one.
+// Pack deals rows into micro-batches of at most budget tokens by first fit decreasing. A row is never split: a row longer than the budget
+// has a micro-batch to itself. length gives a row's tokens. Within a micro-batch rows keep their order; a budget of 0 or less puts all rows
+// in a single micro-batch.
 func Pack(rows []int, length func(row int) int, budget int) [][]int {
 	if budget <= 0 {
 		return [][]int{slices.Clone(rows)}

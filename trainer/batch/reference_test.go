@@ -68,7 +68,7 @@ func (r *reference) Open(g Group) (e Effects) {
 	early := r.early
 	r.early = nil
 	for _, d := range early {
-		if cursorOf(d) <= g.Cursor {
+		if groupCursor(d) <= g.Cursor {
 			r.place(d, &e)
 		} else {
 			r.early = append(r.early, d)

@@ -8,8 +8,8 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// Rows are segments laid end to end: row i is the tokens [Offsets[i], Offsets[i+1]). Segments without a
-// sampled token are left out, for nothing of them is trained on.
+// Rows are segments laid end to end: row i is the tokens [Offsets[i], Offsets[i+1]). Segments without a sampled token are left out, because
+// nothing of them is trained on.
 type Rows struct {
 	Offsets []int
 	// One entry a token. Rewards holds the outcome at the last sampled token of the part (see Part) and process
@@ -26,10 +26,10 @@ type Rows struct {
 	Trajectory  []int
 	Step        []int
 	Temperature []float32
-	// Part is what advantages take as a trajectory, and PartGroup as its group: they count the same rows as Trajectory and
-	// Group do, but for groups whose trajectories bring rewards of single agents. There a part is what one agent did in one
-	// trajectory, and a part's group are the same agent's parts in the trajectories of the group. Parts and their groups count
-	// from 0 in the batch. Peers is how many parts the part's group has, itself among them; 0 where parts are whole trajectories.
+	// Part is the unit that advantages take as a trajectory, and PartGroup as its group. They equal Trajectory and Group except in groups
+	// whose trajectories have rewards of single agents. There a part is an agent's segments in a trajectory, and a part's group is the same
+	// agent's parts in the trajectories of the group. Parts and their groups count from 0 in the batch. Peers is how many parts the part's
+	// group has, including itself; 0 where parts are whole trajectories.
 	Part, PartGroup, Peers []int
 	// Agent is a number that stands for the name of the agent whose part the row is of; 0 where parts are whole trajectories.
 	Agent []int
@@ -37,21 +37,21 @@ type Rows struct {
 	Role []string
 	// Stop is why the row's trajectory ended.
 	Stop []schemas.StopReason
-	// Baselines are what the greedy rollouts of the rows' groups came to; nil unless every group has one.
+	// Baselines are the returns of the greedy rollouts of the rows' groups; nil unless every group has a baseline.
 	Baselines []float64
-	// Trajectories and Groups are how many there are.
+	// Trajectories and Groups are their numbers in the batch.
 	Trajectories, Groups int
 }
 
-// NewRows lays out what of a batch is trained on.
+// NewRows lays out the members of a batch that are trained on.
 func NewRows(b *Batch) *Rows {
 	r := &Rows{Offsets: []int{0}, Groups: len(b.Groups)}
-	l := &laying{Rows: r, baselines: !slices.ContainsFunc(b.Groups, func(g Taken) bool { return g.Baseline == nil })}
+	l := &rowBuilder{Rows: r, baselines: !slices.ContainsFunc(b.Groups, func(g Taken) bool { return g.Baseline == nil })}
 	for _, group := range b.Groups {
-		l.begin(group)
+		l.beginGroup(group)
 		for i := range group.Members {
 			if !group.Members[i].PassedOver {
-				l.add(&group.Members[i])
+				l.addMember(&group.Members[i])
 			}
 		}
 		l.group++
@@ -62,8 +62,8 @@ func NewRows(b *Batch) *Rows {
 	return r
 }
 
-// Unmasked are the rows with every token but the first of each row trained on, and tools the tokens among them that no
-// policy sampled. It is what a trainer without action masks does, for comparison.
+// Unmasked are the rows with every token but the first of each row trained on, and tools the tokens among them that no policy sampled. It
+// shows, for comparison, a trainer without action masks.
 func (r *Rows) Unmasked() (unmasked *Rows, tools []int) {
 	out := *r
 	out.Mask = slices.Clone(r.Mask)
@@ -92,8 +92,7 @@ func (r *Rows) WithRewards(rewards []float64) *Rows {
 	return &out
 }
 
-// Silenced are the rows with some trajectories, by their number in the batch, out of the loss: the rows of those have no
-// action any more.
+// Silenced are the rows with some trajectories, by their number in the batch, out of the loss: their rows have no action any more.
 func (r *Rows) Silenced(trajectories map[int]bool) *Rows {
 	out := *r
 	out.Mask = slices.Clone(r.Mask)
@@ -120,8 +119,8 @@ func (r *Rows) All() []int {
 	return all
 }
 
-// Minibatches deals the trajectories that have an action, shuffled, into at most n parts of nearly equal count, and
-// lists each part's rows in ascending order. Rows of one trajectory stay together; groups need not.
+// Minibatches deals the trajectories that have an action, shuffled, into at most n parts of nearly equal count, and lists each part's rows
+// in ascending order. Rows of a trajectory stay together; groups need not.
 func (r *Rows) Minibatches(n int, rng *rand.Rand) [][]int {
 	rows := make([][]int, r.Trajectories)
 	for row, t := range r.Trajectory {
@@ -155,15 +154,15 @@ func (r *Rows) ActionTokens(rows []int) int {
 
 // GPU packs some rows for an engine.
 func (r *Rows) GPU(rows []int) *gpu.Batch {
-	b := &gpu.Batch{Offsets: r.Lay(rows), Tokens: Gather(r, rows, r.Tokens), Mask: Gather(r, rows, r.Mask)}
+	b := &gpu.Batch{Offsets: r.PackedOffsets(rows), Tokens: Gather(r, rows, r.Tokens), Mask: Gather(r, rows, r.Mask)}
 	for _, row := range rows {
 		b.Temperature = append(b.Temperature, r.Temperature[row])
 	}
 	return b
 }
 
-// Lay is the offsets of some rows packed end to end.
-func (r *Rows) Lay(rows []int) []int {
+// PackedOffsets returns the offsets of some rows packed end to end: one entry more than rows.
+func (r *Rows) PackedOffsets(rows []int) []int {
 	out := make([]int, 1, len(rows)+1)
 	for _, row := range rows {
 		out = append(out, out[len(out)-1]+r.Length(row))

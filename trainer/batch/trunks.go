@@ -6,20 +6,20 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// awaited counts the samples that are issued and have neither come nor been cancelled.
-func (g *assembly) awaited() int {
+// countAwaited counts the samples that are issued and have neither come nor been cancelled.
+func (g *openGroup) countAwaited() int {
 	n := 0
 	for s := range g.Size {
-		if _, came := g.members[s]; !came && !g.cancelled[s] && g.issued(s) {
+		if _, came := g.members[s]; !came && !g.cancelled[s] && g.isIssued(s) {
 			n++
 		}
 	}
 	return n
 }
 
-// Trunks are what has come of the samples of a group that are issued first, by sample: those that can be used at this version, the baseline
-// left out. rest are the samples that wait for them and have not come all the same, as after a restart. settled says that no trunk
-// is awaited any more: the rest is to be issued now, and Branched called. ok is false of a group that is not open.
+// Trunks returns the members of a group that were issued first and can be used at this version, by sample, without the baseline. rest are
+// the samples that wait for the trunks, without samples that have already come, as after a restart. settled is set if no trunk is awaited
+// any more: the rest is to be issued now, and Branched called. ok is false of a group that is not open.
 func (a *Assembler) Trunks(group string) (trunks []Member, rest []int, settled, ok bool) {
 	g, ok := a.open[group]
 	if !ok {
@@ -40,15 +40,15 @@ func (a *Assembler) Trunks(group string) (trunks []Member, rest []int, settled, 
 	return trunks, rest, true, true
 }
 
-// Branched says that all samples of a group are issued, so that from now on each may be lost.
+// Branched notes that all samples of a group are issued, so that from now on each may be lost.
 func (a *Assembler) Branched(group string) {
 	if g, ok := a.open[group]; ok {
 		g.branched = true
 	}
 }
 
-// forks holds a trajectory that says it forks another one against its group.
-func (g *assembly) forks(t *schemas.Trajectory) error {
+// checkFork checks a forked trajectory's parent against its group.
+func (g *openGroup) checkFork(t *schemas.Trajectory) error {
 	f := t.Forked
 	if f == nil {
 		return nil

@@ -2,10 +2,10 @@ package batch
 
 import "github.com/weir-rl/weir/schemas"
 
-// State is where a delivered message stands. A message leaves Pending once, for one of the other two.
+// State is where a delivered message stands. A message leaves Pending once, for another state.
 type State int
 
-// The states. Trained is that of a baseline too, and of a sample passed over: its step used it up. Settled is that of a
+// The states. Trained is also the state of a baseline, and of a sample passed over: their step used them up. Settled is the state of a
 // message that has ended before: a redelivery, to be acked again.
 const (
 	Pending State = iota
@@ -19,8 +19,8 @@ func (s State) String() string {
 	return [...]string{"pending", "trained", "rejected", "settled"}[s]
 }
 
-// cursorOf is that of the group that a message names; 0 where the group's id is not of GroupID's form.
-func cursorOf(d schemas.Delivery) uint64 {
+// groupCursor returns the cursor of the group that a message names; 0 where the group's id is not of GroupID's form.
+func groupCursor(d schemas.Delivery) uint64 {
 	if d.Trajectory != nil {
 		return d.Trajectory.Cursor
 	}
@@ -28,7 +28,7 @@ func cursorOf(d schemas.Delivery) uint64 {
 	return cursor
 }
 
-// Verdict is what became of one message.
+// Verdict is the end of a message.
 type Verdict struct {
 	Sequence uint64
 	// ID is the trajectory's, "" for a marker.
@@ -43,13 +43,13 @@ type Verdict struct {
 type Drop struct {
 	Group  Group
 	Reason schemas.Reason
-	// Reissue asks for the same prompt again; else another takes its place.
+	// Reissue asks for the same prompt again; else another prompt takes its place.
 	Reissue bool
 	// Accepted is true when the group had been counted as ready.
 	Accepted bool
 }
 
-// Effects are what one event caused, in order.
+// Effects are the consequences of an event, in order.
 type Effects struct {
 	// Verdicts other than Pending.
 	Verdicts []Verdict
@@ -60,10 +60,10 @@ type Effects struct {
 	Lost []string
 }
 
-func (e *Effects) settle(seq uint64) {
+func (e *Effects) addSettled(seq uint64) {
 	e.Verdicts = append(e.Verdicts, Verdict{Sequence: seq, State: Settled})
 }
 
-func (e *Effects) reject(seq uint64, id string, reason schemas.Reason, detail string) {
+func (e *Effects) addRejected(seq uint64, id string, reason schemas.Reason, detail string) {
 	e.Verdicts = append(e.Verdicts, Verdict{Sequence: seq, ID: id, State: Rejected, Reason: reason, Detail: detail})
 }

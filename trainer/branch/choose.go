@@ -8,16 +8,16 @@ import (
 
 // Point is a place to fork.
 type Point struct {
-	// Trunk is the place of the trajectory among those that were given.
+	// Trunk is the index of the trajectory among the trunks.
 	Trunk int
 	// Turns is how many of its first turns a fork takes over, 0 < Turns < len(Trajectory.Turns).
 	Turns int
-	// Rise is how much higher the entropy is in the turn that comes next than in the first, over ln(vocab).
+	// Rise is how much higher the entropy is in the next turn than in the first turn, over ln(vocab).
 	Rise float64
 }
 
-// Choose are the places of at most this many forks, in the order in which they are taken; fewer where nothing is worth another one. It
-// depends on its arguments alone. vocab is the size of the vocabulary, above 1.
+// Choose returns the places of at most this many forks, in the order in which they are taken; fewer where no place exceeds the threshold.
+// It depends on its arguments alone. vocab is the size of the vocabulary, above 1.
 //
 //	worth = (alpha + gamma * rise) * (1 - min(1, penalty * l)),  rise = (H_t - H_0) / ln vocab
 //
@@ -25,9 +25,9 @@ type Point struct {
 // the policy that drew the token is the entropy. ARPO normalizes by the vocabulary; l, the forks that the trunk has, stands for the
 // consecutive branches of AEPO, whose penalty is linear in them too. A turn is a place only where a tool answered just before it, as in both.
 func Choose(c Config, trunks []*schemas.Trajectory, forks, vocab int) []Point {
-	best := make([]*Point, len(trunks)) // of each trunk, its most unsure turn: what it is worth more than others does not change with l
+	best := make([]*Point, len(trunks)) // of each trunk, its most unsure turn: the order of a trunk's turns does not change with l
 	for i, t := range trunks {
-		best[i] = c.unsure(i, t, vocab)
+		best[i] = c.leastCertain(i, t, vocab)
 	}
 	taken := make([]int, len(trunks))
 	var out []Point
@@ -51,19 +51,19 @@ func Choose(c Config, trunks []*schemas.Trajectory, forks, vocab int) []Point {
 	return out
 }
 
-// unsure is the place of a trajectory with the highest rise, the first of equal ones; nil where it has none.
-func (c Config) unsure(trunk int, t *schemas.Trajectory, vocab int) *Point {
+// leastCertain returns the place of a trajectory with the highest rise, the first of equal places; nil where it has none.
+func (c Config) leastCertain(trunk int, t *schemas.Trajectory, vocab int) *Point {
 	if len(t.Turns) < 2 || severalAgents(t) {
 		return nil
 	}
 	var best *Point
-	first := c.entropy(t, 0)
+	first := c.turnEntropy(t, 0)
 	tokens := newPrefix(t)
 	for turn := 1; turn < len(t.Turns); turn++ {
-		if len(t.Turns[turn-1].Calls) == 0 || tokens.upTo(turn) > c.MaxTokens {
+		if len(t.Turns[turn-1].Calls) == 0 || tokens.countTokens(turn) > c.MaxTokens {
 			continue
 		}
-		rise := (c.entropy(t, turn) - first) / math.Log(float64(vocab))
+		rise := (c.turnEntropy(t, turn) - first) / math.Log(float64(vocab))
 		if best == nil || rise > best.Rise {
 			best = &Point{trunk, turn, rise}
 		}
@@ -71,7 +71,7 @@ func (c Config) unsure(trunk int, t *schemas.Trajectory, vocab int) *Point {
 	return best
 }
 
-// severalAgents says whether contexts are used by turns: their moves come in an order that another episode need not keep.
+// severalAgents reports whether several agents act in turns: another episode need not keep the order of their moves.
 func severalAgents(t *schemas.Trajectory) bool {
 	for i := range t.Segments {
 		if t.Segments[i].Agent != t.Segments[0].Agent {
@@ -81,8 +81,8 @@ func severalAgents(t *schemas.Trajectory) bool {
 	return false
 }
 
-// entropy estimates that of the first tokens of a turn, in nats.
-func (c Config) entropy(t *schemas.Trajectory, turn int) float64 {
+// turnEntropy estimates the entropy of the first tokens of a turn, in nats.
+func (c Config) turnEntropy(t *schemas.Trajectory, turn int) float64 {
 	u := &t.Turns[turn]
 	logprobs := t.Segments[u.Segment].Logprobs[u.Start:u.End]
 	logprobs = logprobs[:min(len(logprobs), c.Tokens)]
@@ -93,17 +93,17 @@ func (c Config) entropy(t *schemas.Trajectory, turn int) float64 {
 	return sum / float64(max(1, len(logprobs)))
 }
 
-// prefix counts the tokens that forks of a trajectory take over.
-type prefix struct {
+// prefixCounter counts the tokens that a fork of a trajectory takes over.
+type prefixCounter struct {
 	t *schemas.Trajectory
-	// whole is how many tokens the segments have that come before the one in hand.
+	// whole is how many tokens the segments before the segment in hand have.
 	whole, segment int
 }
 
-func newPrefix(t *schemas.Trajectory) *prefix { return &prefix{t: t} }
+func newPrefix(t *schemas.Trajectory) *prefixCounter { return &prefixCounter{t: t} }
 
-// upTo is how many the first turns have, that many of them; it is asked for more and more.
-func (p *prefix) upTo(turns int) int {
+// countTokens counts the tokens up to the end of a number of first turns. The number must not fall from call to call.
+func (p *prefixCounter) countTokens(turns int) int {
 	last := &p.t.Turns[turns-1]
 	for p.segment < last.Segment {
 		p.whole += len(p.t.Segments[p.segment].Tokens)

@@ -85,7 +85,7 @@ func (s *step) estimateSome(in *advantage.Batch, of []int) error {
 	got := advantage.Result{AdvantagesOnly: s.result.AdvantagesOnly}
 	if len(of) > 0 {
 		some := &advantage.Batch{
-			Offsets: r.Lay(of), Mask: batch.Gather(r, of, in.Mask), Rewards: batch.Gather(r, of, in.Rewards), Tokens: batch.Gather(r, of, in.Tokens),
+			Offsets: r.PackedOffsets(of), Mask: batch.Gather(r, of, in.Mask), Rewards: batch.Gather(r, of, in.Rewards), Tokens: batch.Gather(r, of, in.Tokens),
 			Group: batch.Pick(of, in.Group), Trajectory: batch.Pick(of, in.Trajectory), Step: batch.Pick(of, in.Step),
 			Agent: batch.Pick(of, in.Agent), Role: batch.Pick(of, in.Role), Episode: batch.Pick(of, in.Episode),
 			Values: batch.Gather(r, of, in.Values), Logprobs: batch.Gather(r, of, in.Logprobs),

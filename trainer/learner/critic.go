@@ -96,7 +96,7 @@ func (m *minibatch) accumulateCritic(ctx context.Context) error {
 // valueGradients are those of the critic's loss with respect to what its engine put out for some rows.
 func (m *minibatch) valueGradients(of []int, out *gpu.Outputs) (*gpu.Gradients, error) {
 	b := &loss.Batch{
-		Offsets: m.rows.Lay(of), Mask: batch.Gather(m.rows, of, m.rows.Mask), Values: widen(out.Values), Counts: m.counts,
+		Offsets: m.rows.PackedOffsets(of), Mask: batch.Gather(m.rows, of, m.rows.Mask), Values: widen(out.Values), Counts: m.counts,
 		OldValues: batch.Gather(m.rows, of, m.before.values), Returns: batch.Gather(m.rows, of, m.result.Returns),
 	}
 	if err := m.objective.ValueLoss(b, &m.loss); err != nil {

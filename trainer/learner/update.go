@@ -47,7 +47,7 @@ type minibatch struct {
 // minibatch lays out some rows. silenced is how many rows without an action would be among them, had such rows not been
 // left out.
 func (s *step) minibatch(of []int, silenced int) *minibatch {
-	counts := loss.Count(s.rows.Lay(of), batch.Gather(s.rows, of, s.rows.Mask))
+	counts := loss.Count(s.rows.PackedOffsets(of), batch.Gather(s.rows, of, s.rows.Mask))
 	counts.Empty += silenced
 	budget := within(s.cfg.MicroTokens, s.deps.Engine)
 	if critic := s.Critic(); critic != nil {
@@ -124,7 +124,7 @@ func (m *minibatch) planFor(micro []int, b *loss.Batch) (*loss.Plan, error) {
 		for i, row := range micro {
 			at[i], _ = slices.BinarySearch(m.of, row)
 		}
-		return m.plan.Part(m.rows.Lay(m.of), at), nil
+		return m.plan.Part(m.rows.PackedOffsets(m.of), at), nil
 	case m.objective.Span() != loss.SpanRow: // the one micro-batch is the whole minibatch
 		return m.planOf(b)
 	default:
@@ -171,7 +171,7 @@ func (m *minibatch) gradients(of []int, out *gpu.Outputs) (*gpu.Gradients, error
 // lossBatch is what the loss reads of some rows, whose current log-probabilities are given where they are known.
 func (s *step) lossBatch(of []int, logprobs []float64) (*loss.Batch, error) {
 	b := &loss.Batch{
-		Offsets: s.rows.Lay(of), Mask: batch.Gather(s.rows, of, s.rows.Mask), Logprobs: logprobs,
+		Offsets: s.rows.PackedOffsets(of), Mask: batch.Gather(s.rows, of, s.rows.Mask), Logprobs: logprobs,
 		Proximal: batch.Gather(s.rows, of, s.before.logprobs), Behaviour: batch.Gather(s.rows, of, s.rows.Behaviour),
 		Advantages: batch.Gather(s.rows, of, s.result.Advantages), Reference: batch.Gather(s.rows, of, s.before.reference),
 		Weights: batch.Gather(s.rows, of, s.before.durations),

@@ -31,7 +31,7 @@ func (o Overlong) Validate() error {
 	)
 }
 
-// Penalty is what is added to the reward of a rollout of length action tokens: 0 or less.
+// Penalty is added to the reward of a rollout of length action tokens: 0 or less.
 func (o Overlong) Penalty(length int) float64 {
 	if o.Limit == 0 {
 		return 0
@@ -43,5 +43,5 @@ func (o Overlong) Penalty(length int) float64 {
 	return -max(0, over) * o.Factor
 }
 
-// Masks says whether a rollout leaves the loss.
+// Masks reports whether a rollout leaves the loss.
 func (o Overlong) Masks(cutOff bool) bool { return o.Mask && cutOff }

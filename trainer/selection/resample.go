@@ -20,10 +20,10 @@ const (
 // Resample trains on some of a group's samples: a group is rolled out larger than it is trained on. The others are used up
 // by the step.
 type Resample struct {
-	// By is off; best, those of the largest reward, the better format first where rewards are equal (best of n), for what they are among all
-	// of the group; or on_correct (GRPO-RoC), of which the others count in no statistic of their group.
+	// By is off; best, the samples of the largest reward, the better format first where rewards are equal (best of n), with advantages
+	// taken over the whole group; or on_correct (GRPO-RoC), where the other samples count in no statistic of their group.
 	By string `koanf:"by" default:"off" oneof:"off best on_correct"`
-	// Take is how many samples of a group are trained on; a group that has no more trains on all. It must be set unless By is off.
+	// Take is how many samples of a group are trained on; a group with no more samples trains on all. It must be set unless By is off.
 	Take      int `koanf:"take" min:"0"`
 	OnCorrect `koanf:",squash"`
 }
@@ -54,8 +54,8 @@ func (r Resample) Choose(rewards, penalties []float64, random *rand.Rand) (taken
 	return taken, err
 }
 
-// BestOf are the indices of the n largest rewards, best first; of equal ones those that come first. A penalty, when
-// given, breaks ties: the smaller is the better.
+// BestOf are the indices of the n largest rewards, best first; of equal rewards the first. A penalty, when given, breaks ties: the smaller
+// is the better.
 func BestOf(n int, rewards, penalties []float64) ([]int, error) {
 	if err := stats.CheckRowsFinite("Rewards", rewards); err != nil {
 		return nil, err
@@ -76,25 +76,25 @@ func BestOf(n int, rewards, penalties []float64) ([]int, error) {
 	return order[:min(max(n, 0), len(order))], nil
 }
 
-// OnCorrect takes n of an oversampled group's trajectories (GRPO-RoC, rStar2-Agent, arXiv 2508.20722, section 3.2).
-// Right and wrong ones keep their proportion, but for one of each kind there is, which is always taken. The wrong ones
-// are drawn evenly, so that every way to fail stays seen; of the right ones, those with fewer tool errors and a better
-// format are drawn more often, each with a chance in inverse proportion to its penalty.
+// OnCorrect takes n of an oversampled group's trajectories (GRPO-RoC, rStar2-Agent, arXiv 2508.20722, section 3.2). Right and wrong
+// trajectories keep their proportion, but at least 1 of each kind is taken if there is any. Wrong trajectories are drawn evenly, so that
+// every kind of failure stays in the data. Right trajectories with fewer tool errors and a better format are drawn more often, each with a
+// chance in inverse proportion to its penalty.
 type OnCorrect struct {
 	// Right is the least outcome reward, before overlong shaping, of a right trajectory.
 	Right float64 `koanf:"right" default:"1"`
-	// Flawless is the penalty that a trajectory without one counts as, above 0.
+	// Flawless is the penalty that a trajectory without a penalty counts as, above 0.
 	Flawless float64 `koanf:"flawless" default:"0.1" above:"0"`
 }
 
 // DefaultOnCorrect counts rewards from 1 as right.
 func DefaultOnCorrect() OnCorrect { return OnCorrect{Right: 1, Flawless: 0.1} }
 
-// ErrGroupTooSmall is returned when more trajectories are asked for than there are.
+// ErrGroupTooSmall is returned when a group has fewer trajectories than are to be taken.
 var ErrGroupTooSmall = errors.New("group has fewer trajectories than are to be taken")
 
-// Choose are the indices of the n that are trained on, ascending. penalties have one entry a trajectory, 0 or more: the
-// share of its tool calls that failed, plus what its format lacks.
+// Choose returns the indices of the n trajectories that are trained on, ascending. penalties have one entry a trajectory, 0 or more: the
+// share of its tool calls that failed, plus the faults of its format.
 func (o OnCorrect) Choose(n int, rewards, penalties []float64, random *rand.Rand) ([]int, error) {
 	if err := stats.CheckRowsFinite("Rewards", rewards); err != nil {
 		return nil, err
@@ -123,16 +123,16 @@ func (o OnCorrect) Choose(n int, rewards, penalties []float64, random *rand.Rand
 		fromWrong = min(max(fromWrong, 1), n-1)
 	}
 	fromWrong = min(max(fromWrong, n-len(right)), len(wrong))
-	taken := draw(wrong, fromWrong, func(int) float64 { return 1 }, random)
-	taken = append(taken, draw(right, n-fromWrong, func(i int) float64 {
+	taken := drawWeighted(wrong, fromWrong, func(int) float64 { return 1 }, random)
+	taken = append(taken, drawWeighted(right, n-fromWrong, func(i int) float64 {
 		return 1 / max(penalties[i], o.Flawless)
 	}, random)...)
 	slices.Sort(taken)
 	return taken, nil
 }
 
-// draw takes n of the indices without replacement, each with a chance in proportion to its weight.
-func draw(from []int, n int, weight func(i int) float64, random *rand.Rand) []int {
+// drawWeighted takes n of the indices without replacement, each with a chance in proportion to its weight.
+func drawWeighted(from []int, n int, weight func(i int) float64, random *rand.Rand) []int {
 	left := slices.Clone(from)
 	var taken []int
 	for range n {

@@ -1,14 +1,13 @@
 package selection
 
-// Turn is what the void rule looks at.
+// Turn is a turn as the void rule sees it.
 type Turn struct {
 	// Called is set if the turn called a tool, Answered if it gave the final answer.
 	Called, Answered bool
 }
 
-// Void says whether a trajectory has a turn that neither called a tool nor answered: half a code block, an end too
-// early. Such turns come of tokens far from what the model was trained on; their trajectories leave the loss
-// (SimpleTIR, arXiv 2509.02479, section 3.2).
+// Void reports whether a trajectory has a turn that neither called a tool nor answered: half a code block, an end too early. Such turns
+// come of tokens far from the model's training data; their trajectories leave the loss (SimpleTIR, arXiv 2509.02479, section 3.2).
 func Void(turns []Turn) bool {
 	for _, t := range turns {
 		if !t.Called && !t.Answered {

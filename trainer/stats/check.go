@@ -5,13 +5,13 @@ import (
 	"math"
 )
 
-// BatchError is a fault in a batch: which field, which row, what is wrong.
+// BatchError is a fault in a batch, with its field and row.
 type BatchError struct {
 	// Field is the Go name of the batch's field.
 	Field string
-	// Row counts from 0; -1 when the fault is not in one row.
+	// Row counts from 0; -1 when the fault is not in a single row.
 	Row int
-	// Problem says what is wrong.
+	// Problem describes the fault.
 	Problem string
 }
 
@@ -46,11 +46,11 @@ func CheckRows(offsets []int, mask []uint8) error {
 		return Fault("Mask", -1, "%d tokens, Offsets end at %d", len(mask), offsets[rows])
 	}
 	return Parallel(rows, len(mask), func(lo, hi int) error {
-		if binaryMask(mask[offsets[lo]:offsets[hi]]) {
+		if isBinaryMask(mask[offsets[lo]:offsets[hi]]) {
 			return nil
 		}
 		for i := lo; i < hi; i++ {
-			if !binaryMask(mask[offsets[i]:offsets[i+1]]) {
+			if !isBinaryMask(mask[offsets[i]:offsets[i+1]]) {
 				return Fault("Mask", i, "holds a value that is neither 0 nor 1")
 			}
 		}
@@ -92,5 +92,5 @@ func CheckRowsFinite(field string, x []float64) error {
 	return nil
 }
 
-// Finite says whether x is neither NaN nor an infinity.
+// Finite reports whether x is neither NaN nor an infinity.
 func Finite(x float64) bool { return math.Abs(x) <= math.MaxFloat64 }

@@ -20,7 +20,7 @@ func NewExp() *Exp {
 //	x = (64 k + j) ln 2 / 64 + r,  e^x = 2^k 2^(j/64) e^r,  e^r - 1 = r + r^2/2 + r^3/6 + r^4/24 + r^5/120
 func (e *Exp) Of(x, out []float64) {
 	const (
-		whole = 3 << 51 // what is added to this is rounded to a whole number, which then stands in its low bits
+		whole = 3 << 51 // a number added to it is rounded to a whole number, which then stands in the low bits
 		high  = 6.93147180369123816490e-01 / 64
 		low   = 1.90821492927058770002e-10 / 64 // high + low = ln 2 / 64, and high times a whole number is exact
 	)

@@ -27,8 +27,8 @@ func Count(mask []uint8) int {
 // everyByte has a 1 in each byte of a word.
 const everyByte = 0x0101010101010101
 
-// binaryMask says whether a mask holds only zeros and ones.
-func binaryMask(mask []uint8) bool {
+// isBinaryMask reports whether a mask holds only zeros and ones.
+func isBinaryMask(mask []uint8) bool {
 	var all uint64
 	for len(mask) >= 8 {
 		all |= binary.LittleEndian.Uint64(mask)
@@ -40,7 +40,7 @@ func binaryMask(mask []uint8) bool {
 	return all&^everyByte == 0
 }
 
-// Sum is the sum of x where the mask is 1, and how many there are.
+// Sum returns the sum of x where the mask is 1, and the number of these entries.
 func Sum(x []float64, mask []uint8) (sum float64, n int) {
 	for lo := 0; lo < len(mask); {
 		run, ones := FirstRun(mask[lo:])

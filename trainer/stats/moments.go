@@ -17,7 +17,7 @@ func Divide(a, b float64) float64 {
 	return a / b
 }
 
-// MeanStd is the mean of x and its unbiased standard deviation, 0 of fewer than two.
+// MeanStd is the mean of x and its unbiased standard deviation, 0 of fewer than two entries.
 func MeanStd(x []float64) (mean, std float64) {
 	n := float64(len(x))
 	for _, v := range x {
@@ -33,7 +33,7 @@ func MeanStd(x []float64) (mean, std float64) {
 // Moments are the count, the mean and the sum of squared differences from it.
 type Moments struct{ N, Mean, Squares float64 }
 
-// MomentsOf are those of x where the mask is 1.
+// MomentsOf are the moments of x where the mask is 1.
 func MomentsOf(x []float64, mask []uint8) (m Moments) {
 	for lo := 0; lo < len(mask); {
 		n, ones := FirstRun(mask[lo:])
@@ -49,17 +49,17 @@ func MomentsOf(x []float64, mask []uint8) (m Moments) {
 // and the less precision is lost in the difference of the sums.
 const chunk = 1 << 10
 
-// MomentsOfAll are those of all of x, which it goes over once.
+// MomentsOfAll are the moments of all of x, in a single pass.
 func MomentsOfAll(x []float64) (m Moments) {
 	for len(x) > 0 {
 		part := x[:min(chunk, len(x))]
-		m, x = m.Merge(moments(part)), x[len(part):]
+		m, x = m.Merge(chunkMoments(part)), x[len(part):]
 	}
 	return m
 }
 
-// moments are those of a chunk that is not empty.
-func moments(x []float64) Moments {
+// chunkMoments returns the moments of a chunk that is not empty.
+func chunkMoments(x []float64) Moments {
 	n, pivot := len(x), x[0]
 	var sum, other, squares, others float64
 	for len(x) >= 4 {
@@ -94,8 +94,8 @@ func (m Moments) Merge(o Moments) Moments {
 	return Moments{N: n, Mean: m.Mean + d*o.N/n, Squares: m.Squares + o.Squares + d*d*m.N*o.N/n}
 }
 
-// variance is unbiased, about a mean and with a count that epsilon was added to.
-func (m Moments) variance(epsilon float64) (mean, variance float64, err error) {
+// unbiasedVariance returns the mean, with epsilon added to the count, and the unbiased variance about it.
+func (m Moments) unbiasedVariance(epsilon float64) (mean, variance float64, err error) {
 	if m.N < 2 {
 		return 0, 0, Fault("Mask", -1, "%v action tokens: a variance needs two", m.N)
 	}

@@ -6,14 +6,14 @@ import (
 	"github.com/weir-rl/weir/internal/check"
 )
 
-// Over what a Normalization takes its mean or deviation.
+// The sets over which a Normalization takes its mean or deviation.
 const (
 	LevelNone  = "none"
 	LevelBatch = "batch"
 	LevelGroup = "group"
 )
 
-// Normalization shifts and scales rewards (one entry a row) or advantages (one a token), as AReaL does:
+// Normalization shifts and scales rewards (an entry for each row) or advantages (an entry for each token), as AReaL does:
 //
 //	y = (x - mean) / (std + Epsilon), and 0 where the mask is 0
 type Normalization struct {
@@ -31,7 +31,7 @@ type Normalization struct {
 // DefaultNormalization does nothing.
 func DefaultNormalization() Normalization { return check.Default[Normalization]() }
 
-// Unread says why nothing depends on a key of the section, beginning with the other key that says so; "" if something does.
+// Unread returns the reason why nothing depends on a key of the section, beginning with the other key that causes it; "" if something does.
 func (n Normalization) Unread(key string) string {
 	switch {
 	case key == "leave_one_out" && n.Mean == LevelNone:
@@ -49,15 +49,14 @@ func (n Normalization) Validate() error {
 	)
 }
 
-// set adds up the entries that share a mean or a deviation.
-type set struct {
+// levelSet adds up the entries that share a mean or a deviation.
+type levelSet struct {
 	sum, squares float64
 	n, rows      int
 }
 
-// Apply writes y to out, which may be x. Row i is x[offsets[i]:offsets[i+1]] and belongs to groups[i]; a negative
-// group is none: its mean and deviation are 0. A nil mask is all ones. A batch that is masked throughout is
-// left as it is.
+// Apply writes y to out, which may be x. Row i is x[offsets[i]:offsets[i+1]] and belongs to groups[i]; a negative group is no group: its
+// mean and deviation are 0. A nil mask is all ones. A batch that is masked throughout is left as it is.
 func (n Normalization) Apply(x []float64, offsets []int, mask []uint8, groups []int, out []float64) error {
 	if mask == nil {
 		mask = make([]uint8, len(x))
@@ -83,14 +82,14 @@ func (n Normalization) Apply(x []float64, offsets []int, mask []uint8, groups []
 		copy(out, x)
 		return nil
 	}
-	sums := n.sums(x, offsets, mask, groups)
+	sums := n.levelSums(x, offsets, mask, groups)
 	for i := range len(offsets) - 1 {
 		for t := offsets[i]; t < offsets[i+1]; t++ {
 			if mask[t] == 0 {
 				out[t] = 0
 				continue
 			}
-			out[t] = n.centre(sums, groups, i, x[t]) / n.divisor(sums, groups, i)
+			out[t] = n.subtractMean(sums, groups, i, x[t]) / n.scaleDivisor(sums, groups, i)
 		}
 	}
 	return nil
@@ -98,35 +97,35 @@ func (n Normalization) Apply(x []float64, offsets []int, mask []uint8, groups []
 
 const wholeBatch = math.MinInt
 
-// key is the set of row i at a level.
-func key(level string, groups []int, i int) int {
+// levelKey returns the key of row i's set at a level.
+func levelKey(level string, groups []int, i int) int {
 	if level == LevelGroup {
 		return groups[i]
 	}
 	return wholeBatch
 }
 
-// sums fills first the means' sums, then the deviations' squares.
-func (n Normalization) sums(x []float64, offsets []int, mask []uint8, groups []int) map[int]*set {
-	sums := map[int]*set{}
-	at := func(k int) *set {
+// levelSums fills first the means' sums, then the deviations' squares.
+func (n Normalization) levelSums(x []float64, offsets []int, mask []uint8, groups []int) map[int]*levelSet {
+	sums := map[int]*levelSet{}
+	at := func(k int) *levelSet {
 		if sums[k] == nil {
-			sums[k] = &set{}
+			sums[k] = &levelSet{}
 		}
 		return sums[k]
 	}
 	for i := range len(offsets) - 1 {
 		sum, count := Sum(x[offsets[i]:offsets[i+1]], mask[offsets[i]:offsets[i+1]])
-		for _, k := range []int{wholeBatch, key(LevelGroup, orNone(groups, len(offsets)-1), i)} {
+		for _, k := range []int{wholeBatch, levelKey(LevelGroup, groupsOrNone(groups, len(offsets)-1), i)} {
 			s := at(k)
 			s.sum, s.n, s.rows = s.sum+sum, s.n+count, s.rows+1
 		}
 	}
 	for i := range len(offsets) - 1 {
-		s := at(key(n.Std, groups, i))
+		s := at(levelKey(n.Std, groups, i))
 		for t := offsets[i]; t < offsets[i+1]; t++ {
 			if mask[t] != 0 {
-				d := n.centre(sums, groups, i, x[t])
+				d := n.subtractMean(sums, groups, i, x[t])
 				s.squares += d * d
 			}
 		}
@@ -134,16 +133,16 @@ func (n Normalization) sums(x []float64, offsets []int, mask []uint8, groups []i
 	return sums
 }
 
-func orNone(groups []int, rows int) []int {
+func groupsOrNone(groups []int, rows int) []int {
 	if groups == nil {
 		groups = make([]int, rows)
 	}
 	return groups
 }
 
-// centre is x less its mean.
-func (n Normalization) centre(sums map[int]*set, groups []int, i int, x float64) float64 {
-	k := key(n.Mean, groups, i)
+// subtractMean returns x less its mean.
+func (n Normalization) subtractMean(sums map[int]*levelSet, groups []int, i int, x float64) float64 {
+	k := levelKey(n.Mean, groups, i)
 	if n.Mean == LevelNone || n.Mean == LevelGroup && k < 0 {
 		return x
 	}
@@ -157,12 +156,12 @@ func (n Normalization) centre(sums map[int]*set, groups []int, i int, x float64)
 	return x - (s.sum-x)/float64(s.n-1)
 }
 
-// divisor is the deviation with Epsilon.
-func (n Normalization) divisor(sums map[int]*set, groups []int, i int) float64 {
+// scaleDivisor returns the deviation with Epsilon.
+func (n Normalization) scaleDivisor(sums map[int]*levelSet, groups []int, i int) float64 {
 	if n.Std == LevelNone {
 		return 1
 	}
-	k := key(n.Std, groups, i)
+	k := levelKey(n.Std, groups, i)
 	s := sums[k]
 	switch {
 	case n.Std == LevelGroup && k < 0:

@@ -7,22 +7,22 @@ import (
 	"slices"
 )
 
-// Scan writes y_t = x_t + decay y_{t+1} from the last entry to the first, where y of what follows is given, and
-// returns the first y and the moments of all. out may be x.
+// Scan writes y_t = x_t + decay y_{t+1} from the last entry to the first, where follows is the y after the last entry, and returns the
+// first y and the moments of all. out may be x.
 func Scan(x []float64, decay, follows float64, out []float64) (y float64, m Moments) {
 	y = follows
 	for hi := len(x); hi > 0; {
 		lo := max(0, hi-chunk)
 		var part Moments
-		y, part = scan(x[lo:hi], decay, y, out[lo:hi])
+		y, part = scanChunk(x[lo:hi], decay, y, out[lo:hi])
 		m, hi = m.Merge(part), lo
 	}
 	return y, m
 }
 
-// scan is Scan of a chunk that is not empty. Four entries go at a time, so that a processor need not wait for each
-// before it begins the next.
-func scan(x []float64, decay, y float64, out []float64) (float64, Moments) {
+// scanChunk is Scan of a chunk that is not empty. Four entries go at a time, so that a processor need not wait for each before it begins
+// the next.
+func scanChunk(x []float64, decay, y float64, out []float64) (float64, Moments) {
 	n := len(x)
 	pivot := x[n-1] + decay*y
 	var sum, squares float64
@@ -72,7 +72,7 @@ func FirstRun(mask []uint8) (end int, ones bool) {
 	return end, mask[0] == 1
 }
 
-// Set writes v everywhere: to a block, which is then copied on, as a long copy does not read what it overwrites.
+// Set writes v everywhere: to a block, which is then copied on, because a long copy does not read the memory that it overwrites.
 func Set(x []float64, v float64) {
 	if v == 0 {
 		clear(x)

@@ -47,7 +47,7 @@ func TestMomentsAgainstNaive(t *testing.T) {
 		mean, variance, n := naive(x, mask)
 		require.Equal(t, int(n), Count(mask))
 		require.InDelta(t, mean, Mean(x, mask, 0), 1e-12)
-		gotMean, gotVariance, err := MomentsOf(x, mask).variance(0)
+		gotMean, gotVariance, err := MomentsOf(x, mask).unbiasedVariance(0)
 		require.NoError(t, err)
 		require.InDelta(t, mean, gotMean, 1e-12)
 		require.InDelta(t, variance, gotVariance, 1e-10)

@@ -25,9 +25,9 @@ func (w Whitening) Apply(x []float64, mask []uint8, out []float64) error {
 	return nil
 }
 
-// Of is the map that whitens a sample of these moments.
+// Of returns the linear map that whitens a sample of these moments.
 func (w Whitening) Of(m Moments) (Linear, error) {
-	mean, variance, err := m.variance(w.MeanEpsilon)
+	mean, variance, err := m.unbiasedVariance(w.MeanEpsilon)
 	if err != nil {
 		return Linear{}, err
 	}

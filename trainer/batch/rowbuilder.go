@@ -6,12 +6,12 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// laying is a batch that is being laid out.
-type laying struct {
+// rowBuilder is a batch that is being laid out.
+type rowBuilder struct {
 	*Rows
-	// baselines says that every group has one.
+	// baselines is set if every group has a baseline.
 	baselines bool
-	// group is the number of the group in hand, apart whether it is credited by agent, and greedy what its baseline came to.
+	// group is the number of the group in hand, apart is set if it is credited by agent, and greedy has its baseline's returns.
 	group  int
 	apart  bool
 	greedy greedyReturns
@@ -19,27 +19,27 @@ type laying struct {
 	// is of an agent.
 	groups map[string]int
 	peers  []int
-	// parts is how many there are.
+	// parts is the number of parts so far.
 	parts int
 }
 
-// greedyReturns are what the baseline of a group came to: as a whole, and by agent.
+// greedyReturns are the returns of a group's baseline: as a whole, and by agent.
 type greedyReturns struct {
 	whole float64
 	of    map[string]float64
 }
 
-// part is what one agent did in a trajectory, or all of it where it is not credited by agent.
-type part struct {
+// rowPart is the part of an agent in a trajectory, or the whole trajectory where it is not credited by agent.
+type rowPart struct {
 	number, group int
 	reward        float64
 	// last is its last sampled token.
 	last int
 }
 
-// begin turns to the next group.
-func (l *laying) begin(g Taken) {
-	l.apart, l.groups, l.greedy = byAgent(g.Members), map[string]int{}, greedyReturns{}
+// beginGroup turns to the next group.
+func (l *rowBuilder) beginGroup(g Taken) {
+	l.apart, l.groups, l.greedy = hasAgentRewards(g.Members), map[string]int{}, greedyReturns{}
 	if !l.baselines {
 		return
 	}
@@ -49,23 +49,23 @@ func (l *laying) begin(g Taken) {
 	}
 }
 
-// agent is the name that a segment's part goes by: "" for all where the group is not credited by agent.
-func (l *laying) agent(s *schemas.Segment) string {
+// partAgent returns the agent whose part a segment belongs to: "" where the group is not credited by agent.
+func (l *rowBuilder) partAgent(s *schemas.Segment) string {
 	if l.apart {
 		return s.Agent
 	}
 	return ""
 }
 
-// part begins the part of an agent in the trajectory in hand.
-func (l *laying) part(m *Member, agent string) *part {
+// beginPart begins the part of an agent in the trajectory in hand.
+func (l *rowBuilder) beginPart(m *Member, agent string) *rowPart {
 	group, known := l.groups[agent]
 	if !known {
 		group = len(l.peers)
 		l.groups[agent] = group
 		l.peers = append(l.peers, 0)
 	}
-	p := &part{number: l.parts, group: group, reward: m.Reward}
+	p := &rowPart{number: l.parts, group: group, reward: m.Reward}
 	if l.apart {
 		p.reward = m.agentReward(agent)
 		l.peers[group]++
@@ -74,19 +74,19 @@ func (l *laying) part(m *Member, agent string) *part {
 	return p
 }
 
-// baseline is what the parts of an agent are compared with: what the agent came to in the greedy rollout, or the whole rollout
+// baselineReturn returns the return that an agent's parts are compared with: the agent's in the greedy rollout, or the whole rollout's
 // where the agent took no part in it.
-func (l *laying) baseline(agent string) float64 {
+func (l *rowBuilder) baselineReturn(agent string) float64 {
 	if of, acted := l.greedy.of[agent]; acted {
 		return of
 	}
 	return l.greedy.whole
 }
 
-// add lays a member of the group in hand out.
-func (l *laying) add(m *Member) {
+// addMember lays a member of the group in hand out.
+func (l *rowBuilder) addMember(m *Member) {
 	t := m.Trajectory
-	parts, order := map[string]*part{}, []*part(nil)
+	parts, order := map[string]*rowPart{}, []*rowPart(nil)
 	starts := make([]int, len(t.Segments))
 	step := 0
 	for i := range t.Segments {
@@ -95,15 +95,15 @@ func (l *laying) add(m *Member) {
 		if !slices.Contains(s.ActionMask, 1) {
 			continue
 		}
-		agent := l.agent(s)
+		agent := l.partAgent(s)
 		p := parts[agent]
 		if p == nil {
-			p = l.part(m, agent)
+			p = l.beginPart(m, agent)
 			parts[agent], order = p, append(order, p)
 		}
 		starts[i] = len(l.Tokens)
-		p.last = l.tokens(s)
-		l.row(p, agent, step)
+		p.last = l.appendTokens(s)
+		l.endRow(p, agent, step)
 		l.Temperature, l.Stop = append(l.Temperature, s.Temperature), append(l.Stop, t.Stop)
 		step++
 	}
@@ -119,7 +119,7 @@ func (l *laying) add(m *Member) {
 				l.Seconds[i] = turn.Duration().Seconds()
 			}
 		}
-		switch p := parts[l.agent(&t.Segments[turn.Segment])]; {
+		switch p := parts[l.partAgent(&t.Segments[turn.Segment])]; {
 		case start >= 0 && turn.End > 0:
 			l.Rewards[start+turn.End-1] += turn.Credit()
 		case p != nil:
@@ -128,8 +128,8 @@ func (l *laying) add(m *Member) {
 	}
 }
 
-// tokens appends those of a segment, and returns the last that was sampled.
-func (l *laying) tokens(s *schemas.Segment) (last int) {
+// appendTokens appends the tokens of a segment, and returns the index of the last sampled token.
+func (l *rowBuilder) appendTokens(s *schemas.Segment) (last int) {
 	for j, tok := range s.Tokens {
 		l.Tokens = append(l.Tokens, tok)
 		l.Mask = append(l.Mask, s.ActionMask[j])
@@ -144,13 +144,13 @@ func (l *laying) tokens(s *schemas.Segment) (last int) {
 	return last
 }
 
-// row ends a row after its tokens.
-func (l *laying) row(p *part, agent string, step int) {
+// endRow ends a row after its tokens.
+func (l *rowBuilder) endRow(p *rowPart, agent string, step int) {
 	l.Offsets = append(l.Offsets, len(l.Tokens))
 	l.Group, l.Trajectory, l.Step = append(l.Group, l.group), append(l.Trajectory, l.Trajectories), append(l.Step, step)
 	l.Part, l.PartGroup, l.Agent = append(l.Part, p.number), append(l.PartGroup, p.group), append(l.Agent, agentNumber(agent))
 	l.Role = append(l.Role, schemas.Role(agent))
 	if l.baselines {
-		l.Baselines = append(l.Baselines, l.baseline(agent))
+		l.Baselines = append(l.Baselines, l.baselineReturn(agent))
 	}
 }
