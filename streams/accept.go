@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/weir-rl/weir/schemas"
@@ -13,7 +14,7 @@ import (
 
 // acceptMessage turns a message into a delivery. It returns nil, nil where the message is no delivery: a part of a message that is not yet
 // whole, a message that came before, or a refused message.
-func (f *Feed) acceptMessage(ctx context.Context, msg jetstream.Msg) (*Delivery, error) {
+func (f *Feed) acceptMessage(ctx context.Context, msg *nats.Msg) (*Delivery, error) {
 	meta, err := msg.Metadata()
 	if err != nil {
 		return nil, fmt.Errorf("read metadata: %w", err)
@@ -21,20 +22,20 @@ func (f *Feed) acceptMessage(ctx context.Context, msg jetstream.Msg) (*Delivery,
 	f.book.noteMessage(Mark{Sequence: meta.Sequence.Stream, Stored: meta.Timestamp})
 	d := &Delivery{
 		Delivery:  schemas.Delivery{Sequence: meta.Sequence.Stream},
-		Published: meta.Timestamp.UTC(), subject: msg.Subject(),
+		Published: meta.Timestamp.UTC(), subject: msg.Subject,
 	}
 	own := *d
-	d.id = msg.Headers().Get(jetstream.MsgIDHeader)
-	p, split, err := parsePart(msg.Headers())
+	d.id = msg.Header.Get(jetstream.MsgIDHeader)
+	p, split, err := parsePart(msg.Header)
 	if err == nil && split && uint64(p.index) > d.Sequence {
 		err = fmt.Errorf("header %s: part %d at sequence %d: the first would be before the stream began", headerPart, p.index, d.Sequence)
 	}
 	if err != nil {
-		switch f.book.classifyMessage(d.Sequence, 1, msg.Reply()) {
+		switch f.book.classifyMessage(d.Sequence, 1, msg.Reply) {
 		case isNew:
-			return nil, f.refuseMessage(ctx, d, schemas.ReasonMalformed, err.Error(), msg.Data(), msg.Reply())
+			return nil, f.refuseMessage(ctx, d, schemas.ReasonMalformed, err.Error(), msg.Data, msg.Reply)
 		case isFinished:
-			return nil, f.run.sendAck(msg.Reply(), ackDone)
+			return nil, f.run.sendAck(msg.Reply, ackDone)
 		}
 		return nil, nil
 	}
@@ -45,23 +46,23 @@ func (f *Feed) acceptMessage(ctx context.Context, msg jetstream.Msg) (*Delivery,
 	if err := f.refuseTorn(ctx, own.Sequence, d.Sequence); err != nil {
 		return nil, err
 	}
-	switch f.book.classifyMessage(d.Sequence, index, msg.Reply()) {
+	switch f.book.classifyMessage(d.Sequence, index, msg.Reply) {
 	case isReturned:
 		return nil, nil
 	case isFinished:
 		if !f.book.isDone(own.Sequence) && index > 1 {
 			return nil, f.passTail(ctx, &own, d.Sequence, p, msg)
 		}
-		return nil, f.run.sendAck(msg.Reply(), ackDone)
+		return nil, f.run.sendAck(msg.Reply, ackDone)
 	case isForged:
-		return nil, f.refuseMessage(ctx, &own, schemas.ReasonMalformed, "it claims to be a part of a message that has no such part", msg.Data(), msg.Reply())
+		return nil, f.refuseMessage(ctx, &own, schemas.ReasonMalformed, "it claims to be a part of a message that has no such part", msg.Data, msg.Reply)
 	}
 	if !split {
-		return f.judgeMessage(ctx, d, msg.Data(), msg.Reply())
+		return f.judgeMessage(ctx, d, msg.Data, msg.Reply)
 	}
 	if p.size > maxJoined {
 		detail := fmt.Sprintf("%d bytes in %d parts, at most %d", p.size, p.count, maxJoined)
-		if err := f.refuseMessage(ctx, d, schemas.ReasonOversized, detail, msg.Data(), msg.Reply()); err != nil {
+		if err := f.refuseMessage(ctx, d, schemas.ReasonOversized, detail, msg.Data, msg.Reply); err != nil {
 			return nil, err
 		}
 		return f.inPlaceOf(d, schemas.ReasonOversized), nil
@@ -71,7 +72,7 @@ func (f *Feed) acceptMessage(ctx context.Context, msg jetstream.Msg) (*Delivery,
 
 // passTail acks a later part of a message that is finished, as where a position lies within the message. A stranger's message that
 // only claims to be such a part is refused.
-func (f *Feed) passTail(ctx context.Context, own *Delivery, first uint64, p part, msg jetstream.Msg) error {
+func (f *Feed) passTail(ctx context.Context, own *Delivery, first uint64, p part, msg *nats.Msg) error {
 	stored, err := f.readStoredPart(ctx, first)
 	if err != nil {
 		return err
@@ -89,9 +90,9 @@ func (f *Feed) passTail(ctx context.Context, own *Delivery, first uint64, p part
 		genuine = stored == nil
 	}
 	if !genuine {
-		return f.refuseMessage(ctx, own, schemas.ReasonMalformed, "it claims to be a part of a message that has no such part", msg.Data(), msg.Reply())
+		return f.refuseMessage(ctx, own, schemas.ReasonMalformed, "it claims to be a part of a message that has no such part", msg.Data, msg.Reply)
 	}
-	return f.run.sendAck(msg.Reply(), ackDone)
+	return f.run.sendAck(msg.Reply, ackDone)
 }
 
 // refuseTorn refuses the partial messages that can never be whole, since another message stands where their part should. The broker
@@ -108,8 +109,8 @@ func (f *Feed) refuseTorn(ctx context.Context, sequence, first uint64) error {
 }
 
 // assembleParts keeps a part, and returns the delivery when all parts are there.
-func (f *Feed) assembleParts(ctx context.Context, d *Delivery, p part, msg jetstream.Msg) (*Delivery, error) {
-	whole, missing, mismatch := f.book.collectPart(p, d.Sequence, d.subject, msg.Data(), msg.Reply())
+func (f *Feed) assembleParts(ctx context.Context, d *Delivery, p part, msg *nats.Msg) (*Delivery, error) {
+	whole, missing, mismatch := f.book.collectPart(p, d.Sequence, d.subject, msg.Data, msg.Reply)
 	if mismatch {
 		alone := *d
 		alone.Sequence += uint64(p.index - 1)
@@ -117,7 +118,7 @@ func (f *Feed) assembleParts(ctx context.Context, d *Delivery, p part, msg jetst
 		if err := f.refuseTorn(ctx, alone.Sequence, alone.Sequence); err != nil {
 			return nil, err
 		}
-		return nil, f.refuseMessage(ctx, &alone, schemas.ReasonMalformed, "part contradicts the other parts of its message", msg.Data(), msg.Reply())
+		return nil, f.refuseMessage(ctx, &alone, schemas.ReasonMalformed, "part contradicts the other parts of its message", msg.Data, msg.Reply)
 	}
 	// Parts come in order. Where the last part is there and an earlier part is not, an earlier feed acked that part; the stream
 	// still holds it, unless it was purged. And where the missing parts are more than MaxPending lets the broker send, they would
@@ -147,7 +148,7 @@ func (f *Feed) assembleParts(ctx context.Context, d *Delivery, p part, msg jetst
 	replies, _, _ := f.book.takePartial(d.Sequence)
 	data, err := joinParts(p, whole.data)
 	if err != nil {
-		return nil, f.refuseMessage(ctx, d, schemas.ReasonMalformed, err.Error(), msg.Data(), replies...)
+		return nil, f.refuseMessage(ctx, d, schemas.ReasonMalformed, err.Error(), msg.Data, replies...)
 	}
 	return f.judgeMessage(ctx, d, data, replies...)
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/weir-rl/weir/schemas"
@@ -21,7 +22,7 @@ type Feed struct {
 	start   Position
 
 	// Used by Next's goroutine alone. interrupted is set from the second subscription on.
-	messages    jetstream.MessagesContext
+	pull        *feedPull
 	reconnects  uint64
 	interrupted bool
 	passed      uint64
@@ -102,20 +103,19 @@ func (f *Feed) Close() {
 	})
 }
 
-// drainMessages empties the buffer of messages and returns their reply subjects.
+// drainMessages ends the subscription and returns the reply subjects of the messages that have come.
 func (f *Feed) drainMessages() (replies []string) {
-	if f.messages == nil {
+	if f.pull == nil {
 		return nil
 	}
-	f.messages.Drain()
-	for {
-		msg, err := f.messages.Next(jetstream.NextMaxWait(attemptTimeout))
-		if err != nil {
-			f.messages.Stop()
-			return replies
+	ctx, cancel := context.WithTimeout(context.Background(), attemptTimeout)
+	defer cancel()
+	for _, m := range f.run.drainReplies(ctx, f.pull.replies, f.pull.came) {
+		if m.Reply != "" { // no heartbeat
+			replies = append(replies, m.Reply)
 		}
-		replies = append(replies, msg.Reply())
 	}
+	return replies
 }
 
 // identifyStream finds the stream and compares it with the stream that the feed must read.
@@ -252,12 +252,12 @@ func (f *Feed) Next(ctx context.Context) (*Delivery, error) {
 }
 
 // pullMessages is the next message from the broker, unread.
-func (f *Feed) pullMessages(ctx context.Context) (jetstream.Msg, error) {
+func (f *Feed) pullMessages(ctx context.Context) (*nats.Msg, error) {
 	for {
 		if err := ctx.Err(); err != nil {
 			return nil, context.Cause(ctx)
 		}
-		if f.messages == nil || f.reconnects != f.run.nc.Stats().Reconnects {
+		if f.pull == nil || f.reconnects != f.run.nc.Stats().Reconnects {
 			if err := f.subscribeConsumer(ctx); err != nil {
 				return nil, err
 			}
@@ -287,7 +287,7 @@ var errLull = errors.New("no message is there yet")
 
 // awaitMessage waits until there is a message, ctx ends, or the connection is made again; with messages that wait to be filed, not for
 // long.
-func (f *Feed) awaitMessage(ctx context.Context) (jetstream.Msg, error) {
+func (f *Feed) awaitMessage(ctx context.Context) (*nats.Msg, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer f.run.conn.returns.watchReturns(cancel)()
@@ -304,7 +304,7 @@ func (f *Feed) awaitMessage(ctx context.Context) (jetstream.Msg, error) {
 		ctx, stop = context.WithTimeoutCause(ctx, lull, errLull)
 		defer stop()
 	}
-	msg, err := f.messages.Next(jetstream.NextContext(ctx))
+	msg, err := f.pull.nextMessage(ctx)
 	if cause := context.Cause(ctx); err != nil && (errors.Is(cause, ErrIdle) || errors.Is(cause, errLull)) {
 		return nil, cause
 	}
@@ -345,33 +345,17 @@ func (f *Feed) subscribeConsumer(ctx context.Context) error {
 				return err
 			}
 		}
-		f.messages, err = c.Messages(
-			jetstream.PullMaxMessages(feedPrefetch),
-			jetstream.PullExpiry(feedRequestExpiry),
-			jetstream.PullHeartbeat(feedHeartbeat),
-		)
+		f.pull, err = f.run.openPull(name, f.options.Durable)
 		return err
 	})
 	f.interrupted = true
 	return err
 }
 
-// The client library has room for twice the messages that it asks for, and drops what finds none. Two requests can be open at once, and
-// each brings a heartbeat a second until it expires, and a message that it has expired: while a step goes on and Next is not called, all of
-// them wait with the trajectories.
-//
-// Invariant: what two requests can bring fits the room that the client library has for messages.
-const (
-	// feedPrefetch bounds the trajectories that wait in memory for Next.
-	feedPrefetch      = 32
-	feedRequestExpiry = 10 * time.Second
-	feedHeartbeat     = time.Second
-)
-
 func (f *Feed) unsubscribeConsumer() {
-	if f.messages != nil {
-		f.messages.Stop()
-		f.messages = nil
+	if f.pull != nil {
+		f.pull.stopPulling()
+		f.pull = nil
 	}
 }
 

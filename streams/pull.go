@@ -269,14 +269,19 @@ func pullReply(m *nats.Msg) (ticket, ended bool, err error) {
 }
 
 // drainTickets ends a subscription and returns what the broker had sent by then.
-func (s *TicketSource) drainTickets(replies *nats.Subscription, messages <-chan *nats.Msg) (came []*nats.Msg) {
+func (s *TicketSource) drainTickets(replies *nats.Subscription, messages <-chan *nats.Msg) []*nats.Msg {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.life), ackTimeout)
 	defer cancel()
+	return s.run.drainReplies(ctx, replies, messages)
+}
+
+// drainReplies ends a subscription, whose messages come into a channel, and returns what the broker had sent by then.
+func (r *Run) drainReplies(ctx context.Context, replies *nats.Subscription, messages <-chan *nats.Msg) (came []*nats.Msg) {
 	// The broker answers in order: what it sent before it knew of the end comes before the answer to the flush.
-	if err := replies.Drain(); err == nil && s.run.nc.IsConnected() {
-		err = s.run.nc.FlushWithContext(ctx)
+	if err := replies.Drain(); err == nil && r.nc.IsConnected() {
+		err = r.nc.FlushWithContext(ctx)
 		if err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
-			s.log.Debug("tickets may be on their way; their leases will lapse", "err", err)
+			r.log.Debug("messages may be on their way; their leases will lapse", "err", err)
 		}
 	}
 	for {

@@ -67,6 +67,11 @@ func (r *Run) requestMessages(
 		return false, err
 	}
 	defer func() { _ = replies.Unsubscribe() }() // fails only when the connection is gone, and the subscription with it
+	// The window bounds what comes. The client library's own bound, 64 MiB, is no larger than a window may be: a reader that is slower than
+	// the broker would lose the last messages.
+	if err := replies.SetPendingLimits(-1, -1); err != nil {
+		return false, err
+	}
 	if err := r.nc.PublishRequest(r.conn.api+".DIRECT.GET."+stream, inbox, body); err != nil {
 		return false, err
 	}
