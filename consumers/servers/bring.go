@@ -16,6 +16,25 @@ func (s *server) forgetWeights() {
 	}
 }
 
+// rememberWeights is forgetWeights for a server that is taken down: if it has the same weights still when it is brought up again, the load after that is
+// verified against them.
+func (s *server) rememberWeights() {
+	s.forgetFormer()
+	if s.keeper.have != nil {
+		s.keeper.was, s.keeper.letWasGo = s.keeper.have, s.keeper.letGo
+		s.keeper.have, s.keeper.letGo = nil, nil
+	}
+	s.forgetWeights()
+}
+
+// forgetFormer forgets the weights that the server had when it was taken down, and releases their folder.
+func (s *server) forgetFormer() {
+	if s.keeper.was = nil; s.keeper.letWasGo != nil {
+		s.keeper.letWasGo()
+		s.keeper.letWasGo = nil
+	}
+}
+
 // bringTo makes the server serve with a version, whatever state it is in. It holds the folders of the wanted version and of the last version until it ends,
 // and the folder that the server then serves with for as long as it does: other servers may take many versions while this server starts or loads.
 func (s *server) bringTo(ctx context.Context, want *consumers.Snapshot) error {
@@ -26,6 +45,7 @@ func (s *server) bringTo(ctx context.Context, want *consumers.Snapshot) error {
 	err := s.bringHeld(ctx, want)
 	if s.keeper.have == want {
 		release, s.keeper.letGo = s.keeper.letGo, release
+		s.forgetFormer()
 	}
 	if release != nil {
 		release()
@@ -74,6 +94,7 @@ func (s *server) startProcess(ctx context.Context, want *consumers.Snapshot) (bo
 	}
 	s.keeper.probed = false
 	s.forgetWeights()
+	s.forgetFormer()
 	s.dropEvidence() // a new process reads every tensor, and ends where a tensor is missing
 	url, err := s.own.startServer(ctx, want.Dir)
 	if err != nil {

@@ -35,8 +35,15 @@ type keeperState struct {
 	// have is the version that the server has loaded; nil where that is not known. letGo releases its folder; nil where none is held.
 	have  *consumers.Snapshot
 	letGo func()
-	// tries counts failed attempts in a row, loads counts loads that replaced a known version.
-	tries, loads int
+	// tries counts failed attempts in a row.
+	tries int
+	// was is the version that the server had when it was taken down, nil where that is not certain; letWasGo releases its folder.
+	was      *consumers.Snapshot
+	letWasGo func()
+	// proven is whether a load was verified since the server came, was taken down or was seen on old tensors; unchecked counts the loads since the
+	// last that was verified.
+	proven    bool
+	unchecked int
 	// doubted is the evidence from before a load that failed its verification; nil where none did.
 	doubted *evidence
 }
@@ -209,8 +216,8 @@ func (s *server) takeDown(err error) {
 	s.takeDownLocked(err)
 	s.pool.notifyWaiting()
 	s.pool.mu.Unlock()
-	s.keeper.probed = false
-	s.forgetWeights()
+	s.keeper.probed, s.keeper.proven = false, false
+	s.rememberWeights()
 	s.pool.log.Warn("an inference server is unfit", "server", s.name, "err", err)
 	if s.own != nil {
 		s.pool.metrics.Restarts.Inc()
@@ -237,6 +244,7 @@ func (s *server) endKeeper() {
 		s.own.stopServer()
 	}
 	s.forgetWeights()
+	s.forgetFormer()
 	s.dropEvidence()
 	if s.remote != nil {
 		s.remote.Close()

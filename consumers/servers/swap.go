@@ -39,6 +39,11 @@ func (s *server) swapWeights(ctx context.Context, want *consumers.Snapshot) erro
 		if wrong := s.verifyWeights(ctx, evidence, want); wrong != nil {
 			has, err = nil, errors.Join(err, wrong)
 		}
+	} else if has == want {
+		s.keeper.unchecked++
+	}
+	if has == nil {
+		s.keeper.have = nil // which weights it has is not certain
 	}
 	switch {
 	case ctx.Err() != nil: // nobody waits for it any more

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -41,22 +42,28 @@ type evidence struct {
 	likely    [][]Likely
 }
 
-// gatherEvidence looks at the server before a load that is to be verified: every inference.server.verify_every-th. It is nil for a
-// load that is not verified, and for the first, since nobody knows the weights before it. After a load that failed its verification
-// the evidence stays until a load passes.
-func (s *server) gatherEvidence(ctx context.Context) *evidence {
+// isCheckDue reports whether the next load is to be verified: every inference.server.verify_every-th, and the first after the server came, was
+// taken down, or was seen on old tensors. A load that fails, or a look that does, uses up no turn.
+func (s *server) isCheckDue() bool {
 	every := s.pool.cfg.Server.VerifyEvery
-	if s.keeper.doubted != nil || every == 0 || s.keeper.have == nil {
+	return every > 0 && (!s.keeper.proven || s.keeper.unchecked >= every-1)
+}
+
+// gatherEvidence looks at the server before a load that is to be verified. It is nil for a load that is not verified, and where the weights before the
+// load are not known: then the next load is verified. After a load that failed its verification the evidence stays until a load passes.
+func (s *server) gatherEvidence(ctx context.Context) *evidence {
+	if s.keeper.doubted != nil || !s.isCheckDue() {
 		return s.keeper.doubted
 	}
-	if s.keeper.loads++; (s.keeper.loads-1)%every != 0 {
+	from := s.knownWeights(ctx)
+	if from == nil {
 		return nil
 	}
-	release, there := s.keeper.have.Hold()
+	release, there := from.Hold()
 	if !there {
 		return nil
 	}
-	e := &evidence{snapshot: s.keeper.have, release: release}
+	e := &evidence{snapshot: from, release: release}
 	err := s.observeWeights(ctx, e)
 	if err != nil {
 		s.pool.log.Debug("the weights of an inference server cannot be looked at", "server", s.name, "err", err)
@@ -65,6 +72,14 @@ func (s *server) gatherEvidence(ctx context.Context) *evidence {
 		return nil
 	}
 	return e
+}
+
+// knownWeights is the version that the server has: also after it was taken down, where its label is still the label of then. nil where it is not known.
+func (s *server) knownWeights(ctx context.Context) *consumers.Snapshot {
+	if was := s.keeper.was; s.keeper.have == nil && was != nil && s.checkLabel(ctx, s.pool.labelOf(was.Version)) == nil {
+		return was
+	}
+	return s.keeper.have
 }
 
 // observeWeights fills evidence with the server's checksums where it computes them, else with its log-probabilities.
@@ -97,21 +112,25 @@ func (s *server) observeWeights(ctx context.Context, e *evidence) error {
 // the server samples again and takes no calls yet. The evidence of a load that fails stays in doubted.
 func (s *server) verifyWeights(ctx context.Context, e *evidence, want *consumers.Snapshot) error {
 	now := &evidence{likely: e.likely[:0:0]} // of the same sort
-	result, err := checkUnknown, s.observeWeights(ctx, now)
-	if err == nil {
-		result, err = compareWeights(ctx, e, now, want)
+	v := verdict{result: checkUnknown, err: s.observeWeights(ctx, now)}
+	if v.err == nil {
+		v = compareWeights(ctx, e, now, want)
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	s.pool.metrics.WeightChecks.WithLabelValues(result).Inc()
-	if result == checkStale || result == checkUnknown && s.keeper.doubted != nil {
+	s.pool.metrics.WeightChecks.WithLabelValues(v.result).Inc()
+	if v.result == checkStale || v.result == checkUnknown && s.keeper.doubted != nil {
 		s.keeper.doubted = e // a look that fails says nothing for a server that was seen on old tensors
-		return err
+		return v.err
 	}
-	s.keeper.doubted = nil
-	if err != nil {
-		s.pool.log.Warn("the weights of an inference server cannot be verified", "server", s.name, "policy_version", want.Version, "err", err)
+	if v.settled {
+		s.keeper.doubted, s.keeper.proven, s.keeper.unchecked = nil, true, 0
+	} else {
+		s.keeper.unchecked++
+	}
+	if v.err != nil {
+		s.pool.log.Warn("the weights of an inference server cannot be verified", "server", s.name, "policy_version", want.Version, "err", v.err)
 	}
 	return nil
 }
@@ -124,31 +143,59 @@ func (s *server) dropEvidence() {
 	}
 }
 
+// verdict is what a look after a load came to.
+type verdict struct {
+	result string
+	// settled is whether the load was verified, as far as this server can be: not where the look failed, or the load had nothing to change.
+	settled bool
+	err     error
+}
+
 // compareWeights judges a load by the evidence from before and after it. An error of [checkStale] names tensors.
-func compareWeights(ctx context.Context, before, now *evidence, want *consumers.Snapshot) (result string, err error) {
+func compareWeights(ctx context.Context, before, now *evidence, want *consumers.Snapshot) verdict {
 	changed, err := changedTensors(ctx, before.snapshot.Dir, want.Dir)
 	if err != nil {
-		return checkUnknown, err
+		return verdict{result: checkUnknown, err: err}
 	}
 	if len(changed) == 0 {
-		return checkRight, nil
+		return compareSame(before, now, want)
 	}
 	if before.checksums == nil {
 		if !slices.EqualFunc(before.likely, now.likely, slices.Equal) {
-			return checkRight, nil
+			return verdict{result: checkRight, settled: true}
 		}
-		return checkStale, fmt.Errorf("%w: version %d changed %d tensors of version %d, and its log-probabilities are the same to the last bit",
-			errStale, want.Version, len(changed), before.snapshot.Version)
+		return verdict{result: checkStale, err: fmt.Errorf("%w: version %d changed %d tensors of version %d, and its log-probabilities are the same to the last bit",
+			errStale, want.Version, len(changed), before.snapshot.Version)}
 	}
 	stale, matched := staleTensors(changed, before.checksums, now.checksums)
 	switch {
 	case matched == 0:
-		return checkUnknown, fmt.Errorf("none of its %d tensors has a name of the model folder: quantized, or of a model that is not known", len(now.checksums))
+		return verdict{result: checkUnknown, settled: true, err: fmt.Errorf(
+			"none of its %d tensors has a name of the model folder: quantized, or of a model that is not known", len(now.checksums))}
 	case len(stale) > 0:
-		return checkStale, fmt.Errorf("%w: %d of the %d tensors that version %d changed are those of version %d: %s",
-			errStale, len(stale), matched, want.Version, before.snapshot.Version, strings.Join(stale[:min(len(stale), shownTensors)], ", "))
+		return verdict{result: checkStale, err: fmt.Errorf("%w: %d of the %d tensors that version %d changed are those of version %d: %s",
+			errStale, len(stale), matched, want.Version, before.snapshot.Version, strings.Join(stale[:min(len(stale), shownTensors)], ", "))}
 	}
-	return checkRight, nil
+	return verdict{result: checkRight, settled: true}
+}
+
+// compareSame judges a load that had nothing to change. After a load that left old tensors the version before is loaded again: then each checksum must
+// be as it was before both loads.
+func compareSame(before, now *evidence, want *consumers.Snapshot) verdict {
+	if before.snapshot.Dir != want.Dir {
+		return verdict{result: checkRight}
+	}
+	var moved []string
+	for _, key := range slices.Sorted(maps.Keys(before.checksums)) {
+		if now.checksums[key] != before.checksums[key] {
+			moved = append(moved, key)
+		}
+	}
+	if len(moved) > 0 {
+		return verdict{result: checkStale, err: fmt.Errorf("%w: version %d was loaded again, and %d of its %d tensors are not as they were: %s",
+			errStale, want.Version, len(moved), len(before.checksums), strings.Join(moved[:min(len(moved), shownTensors)], ", "))}
+	}
+	return verdict{result: checkRight}
 }
 
 // shownTensors is how many tensors an error names.

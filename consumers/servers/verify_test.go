@@ -81,6 +81,90 @@ func TestALookThatFailsDoesNotClearAServer(t *testing.T) {
 	})
 }
 
+// Leftovers of finding A10: which load is verified beside every verify_every-th. After a takedown or a stale load the next load is, and a load that
+// fails uses up no turn: a server that loads nothing at such a load is seen each time.
+func TestALoadThatIsDueIsVerified(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, kind fakeserver.Kind) {
+		o := good()
+		o.Release = newest[kind]
+		start := func(t *testing.T, every int) *world {
+			w := newWorld(t, kind, func(c *consumers.Config) { c.Server.VerifyEvery = every }, o)
+			w.run()
+			w.swapSoon(0)
+			w.swapSoon(1) // verified
+			w.swapSoon(2)
+			require.InDelta(t, 1, w.checks("right"), 0)
+			return w
+		}
+		fit := func(w *world) bool { return testutil.ToFloat64(w.metrics.ForServers().Fit) == 1 }
+		refuses := func(w *world, version int64) {
+			before, hit := w.checks("stale"), w.fakes[0].Inject("stale", 1)
+			_, _ = w.Swap(w.t.Context(), w.snapshot(version)) // the next try may be so soon that Swap misses this failure
+			<-hit
+			until(t, "the load is seen", func() bool { return w.checks("stale") == before+1 })
+		}
+		t.Run("after a stale load in a pool of one server", func(t *testing.T) {
+			t.Parallel()
+			w := start(t, 2)
+			refuses(w, 3)
+			until(t, "version 2 is loaded again", func() bool { return fit(w) })
+			w.whole(ask("a", 6))
+			refuses(w, 4)
+			w.swapSoon(5)
+			w.whole(ask("b", 6))
+		})
+		t.Run("after a takedown", func(t *testing.T) {
+			t.Parallel()
+			w := start(t, 100)
+			down := w.fakes[0].Inject("503 /health", 2)
+			<-down
+			until(t, "it serves again", func() bool { return fit(w) })
+			require.InDelta(t, 2, w.checks("right"), 0, "version 2 was loaded again, and its tensors are as they were")
+			refuses(w, 3)
+			w.swapSoon(4)
+			w.whole(ask("a", 6))
+		})
+		t.Run("after a load that failed", func(t *testing.T) {
+			t.Parallel()
+			w := start(t, 2)
+			w.fakes[0].Inject("unread", 1)
+			hit := w.fakes[0].Inject("stale", 2) // at the second load of version 2, which changes nothing, and at the next load of version 3
+			w.swapSoon(3)                        // its turn
+			<-hit
+			require.InDelta(t, 1, w.checks("stale"), 0)
+		})
+		t.Run("after a look that failed", func(t *testing.T) {
+			t.Parallel()
+			w := start(t, 2)
+			path := map[fakeserver.Kind]string{fakeserver.VLLM: "/weight_checker", fakeserver.SGLang: "/weights_checker"}[kind]
+			w.fakes[0].Inject("503 "+path, 1)
+			w.swapSoon(3) // its turn
+			require.InDelta(t, 1, w.checks("unknown"), 0)
+			refuses(w, 4)
+		})
+	})
+}
+
+// The version before that is loaded again after a load that left old tensors is held to its own checksums from before.
+func TestAVersionThatIsLoadedAgainIsVerified(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, kind fakeserver.Kind) {
+		o := good()
+		o.Release, o.Faults = newest[kind], map[string]int{"stale": 3} // the third load is of version 0, and loads nothing
+		w := newWorld(t, kind, nil, o)
+		w.run()
+		w.swap(0)
+		partial := w.fakes[0].Inject("partial", 1)
+		_, err := w.Swap(t.Context(), w.snapshot(1)) // tensors of version 1 stay
+		require.ErrorContains(t, err, "it runs on old tensors")
+		<-partial
+		until(t, "the second load of version 0 is right", func() bool { return testutil.ToFloat64(w.metrics.ForServers().Fit) == 1 })
+		require.InDelta(t, 2, w.checks("stale"), 0)
+		w.whole(ask("a", 6))
+	})
+}
+
 // A call that goes on through a load has no token of it before the load is seen to be right.
 func TestACallThroughALoadOnOldTensors(t *testing.T) {
 	t.Parallel()
