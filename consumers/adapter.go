@@ -39,8 +39,8 @@ func mergeInMemory(m *schemas.Manifest, files [][]byte) (*gpu.Weights, error) {
 	return w, ad.Merge(w, gpu.DType(m.DType))
 }
 
-// writeMerged merges the files of a version, after them the files of the weights that it is added to, into files of a folder: one for each frozen
-// file, with the same tensors.
+// writeMerged merges the files of a version, after them the files of the weights that it is added to, into files of a folder: one for each
+// frozen file, with the same tensors.
 func writeMerged(ctx context.Context, m *schemas.Manifest, paths []string, dir string) error {
 	n := len(m.Shards)
 	own, err := safetensors.OpenFiles(paths[:n])

@@ -21,9 +21,9 @@ type WeightLoader interface {
 	Load(ctx context.Context, m *schemas.Manifest) ([][]byte, error)
 }
 
-// Fetch loads, verifies and decodes a published version, and merges an adapter into its base. The manifest must be of the tokenizer with the given hash (see Hash);
-// "" takes any tokenizer. An error wraps ErrBadWeights when the manifest or a shard is at fault: then the version is
-// the same however often it is fetched.
+// Fetch loads, verifies and decodes a published version, and merges an adapter into its base. The manifest must be of the tokenizer with
+// the given hash (see Hash); "" takes any tokenizer. An error wraps ErrBadWeights when the manifest or a shard is at fault: then the
+// version is the same however often it is fetched.
 func Fetch(ctx context.Context, from WeightLoader, m *schemas.Manifest, tokenizerHash string) (Snapshot, error) {
 	config, err := describeManifest(m, tokenizerHash)
 	if err != nil {

@@ -19,10 +19,10 @@ import (
 	"github.com/weir-rl/weir/streams"
 )
 
-// Folder keeps the newest policy versions on disk, each as a Hugging Face folder DIR/vN, for a [Sampler] that reads
-// weights from there. A version is written to DIR/vN.tmp, checked, and renamed: a folder without .tmp is whole. Files that are
-// the same as the version's before are hard links of that version's. The newest version and the version before it are kept, and every version
-// that is held ([Snapshot.Hold]) for as long. Make it with OpenFolder; a single goroutine calls Land.
+// Folder keeps the newest policy versions on disk, each as a Hugging Face folder DIR/vN, for a [Sampler] that reads weights from there. A
+// version is written to DIR/vN.tmp, checked, and renamed: a folder without .tmp is whole. Files that are the same as the version's before
+// are hard links of that version's. The newest version and the version before it are kept, and every version that is held ([Snapshot.Hold])
+// for as long. Make it with OpenFolder; a single goroutine calls Land.
 type Folder struct {
 	dir    string
 	beside func(dir string, c gpu.Config, dtype gpu.DType) error

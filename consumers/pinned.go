@@ -15,9 +15,10 @@ import (
 	"github.com/weir-rl/weir/streams/generate"
 )
 
-// Pinned serves calls that name the only version which may sample, as the calls of evaluation tickets do. It holds a single version at a time,
-// with weights and caches of its own beside the weights that follow the trainer, from the first call that names the version until a call names
-// another, or until no call has come for PinnedOptions.Idle. Calls of another version wait until the calls before them have ended.
+// Pinned serves calls that name the only version which may sample, as the calls of evaluation tickets do. It holds a single version at a
+// time, with weights and caches of its own beside the weights that follow the trainer, from the first call that names the version until a
+// call names another, or until no call has come for PinnedOptions.Idle. Calls of another version wait until the calls before them have
+// ended.
 type Pinned struct {
 	opts PinnedOptions
 	// users gives a unit to each call, and all units to the goroutine that changes held.

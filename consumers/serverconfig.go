@@ -59,8 +59,9 @@ type ServerConfig struct {
 	// CheckEvery is how often a server is asked whether it is well and has the right weights. Defaults to 5s.
 	CheckEvery time.Duration `koanf:"check_every"`
 	// VerifyEvery is the number of loads at a server from a verified load to the next: each tensor that the version changed must have
-	// changed at the server too. The first load after the server came, was taken out or was seen on old tensors is verified too. It takes a checksum of all tensors before and after, some seconds in which a large model does not sample. A
-	// server without checksums is verified by its log-probabilities, which shows only that nothing was loaded at all. 0 verifies none. Defaults to
+	// changed at the server too. The first load after the server came, was taken out or was seen on old tensors is verified too. It takes a
+	// checksum of all tensors before and after, some seconds in which a large model does not sample. A server without checksums is verified
+	// by its log-probabilities, which shows only that nothing was loaded at all. 0 verifies none. Defaults to
 	// 16.
 	VerifyEvery int `koanf:"verify_every"`
 	// EndsEvery is the number of calls from a watched call to the next: it is asked with the most likely tokens, to compare how often

@@ -22,9 +22,9 @@ const (
 	feedRoom = feedPrefetch + feedPrefetch/2*int(feedRequestExpiry/feedHeartbeat+1)
 )
 
-// feedPull asks the feed's consumer for messages, and keeps the messages that have come. The client library's own iterator has room for as many messages as
-// it asks for, and none for heartbeats: it drops trajectories where the reader is away for some seconds, and the broker sends a dropped
-// trajectory again after AckWait alone.
+// feedPull asks the feed's consumer for messages, and keeps the messages that have come. The client library's own iterator has room for as
+// many messages as it asks for, and none for heartbeats: it drops trajectories where the reader is away for some seconds, and the broker
+// sends a dropped trajectory again after AckWait alone.
 //
 // Invariant: what the open requests of a feed can bring fits the room for messages.
 type feedPull struct {
@@ -48,8 +48,8 @@ func (r *Run) openPull(stream, durable string) (*feedPull, error) {
 	return p, err
 }
 
-// nextMessage is the next message. It asks for more where less than half of feedPrefetch is on its way. It fails when ctx ends, the connection is closed, or the
-// broker answers something else: the caller subscribes again then.
+// nextMessage is the next message. It asks for more where less than half of feedPrefetch is on its way. It fails when ctx ends, the
+// connection is closed, or the broker answers something else: the caller subscribes again then.
 func (p *feedPull) nextMessage(ctx context.Context) (*nats.Msg, error) {
 	silence := time.NewTimer(2 * feedHeartbeat)
 	defer silence.Stop()

@@ -80,8 +80,9 @@ func (o *API) generateAll(ctx context.Context, choices []*choice, emit func(c *c
 	return group.Wait()
 }
 
-// writeAnswers writes the answers, whole or streamed. begin makes the event that opens a choice, part the event of a piece of a choice; either may be
-// nil, which sends no such event. whole makes the body of an answer that is not streamed, last the closing event with the usage.
+// writeAnswers writes the answers, whole or streamed. begin makes the event that opens a choice, part the event of a piece of a choice;
+// either may be nil, which sends no such event. whole makes the body of an answer that is not streamed, last the closing event with the
+// usage.
 func (o *API) writeAnswers(w http.ResponseWriter, r *http.Request, b *samplingBody, choices []*choice,
 	begin func(c *choice) any, part func(c *choice, next piece) any, whole func(u *api.Usage) any, last func(u *api.Usage) any,
 ) error {

@@ -70,7 +70,8 @@ func (o *API) readTools(b *chatBody) ([]chat.Tool, error) {
 	return out, nil
 }
 
-// makeMessage is an answer as a message; calls are read out of it where there are tools, the first alone for a client that takes a single call at a time.
+// makeMessage is an answer as a message; calls are read out of it where there are tools, the first alone for a client that takes a single
+// call at a time.
 func (o *API) makeMessage(b *chatBody, a *answer, tools []chat.Tool) *chatMessage {
 	m := &chatMessage{Role: "assistant", Content: a.text}
 	if len(tools) == 0 || a.finish != "stop" {

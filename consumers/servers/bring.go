@@ -16,8 +16,8 @@ func (s *server) forgetWeights() {
 	}
 }
 
-// rememberWeights is forgetWeights for a server that is taken down: if it has the same weights still when it is brought up again, the load after that is
-// verified against them.
+// rememberWeights is forgetWeights for a server that is taken down: if it has the same weights still when it is brought up again, the load
+// after that is verified against them.
 func (s *server) rememberWeights() {
 	s.forgetFormer()
 	if s.keeper.have != nil {
@@ -35,8 +35,9 @@ func (s *server) forgetFormer() {
 	}
 }
 
-// bringTo makes the server serve with a version, whatever state it is in. It holds the folders of the wanted version and of the last version until it ends,
-// and the folder that the server then serves with for as long as it does: other servers may take many versions while this server starts or loads.
+// bringTo makes the server serve with a version, whatever state it is in. It holds the folders of the wanted version and of the last
+// version until it ends, and the folder that the server then serves with for as long as it does: other servers may take many versions while
+// this server starts or loads.
 func (s *server) bringTo(ctx context.Context, want *consumers.Snapshot) error {
 	release, there := want.Hold()
 	if !there {
@@ -106,8 +107,8 @@ func (s *server) startProcess(ctx context.Context, want *consumers.Snapshot) (bo
 	return true, nil
 }
 
-// awaitHealth waits until the server can serve. A server that ran before is asked to resume, since another process may have left it paused: the health
-// check of SGLang samples a token, and so does not answer during a pause.
+// awaitHealth waits until the server can serve. A server that ran before is asked to resume, since another process may have left it paused:
+// the health check of SGLang samples a token, and so does not answer during a pause.
 func (s *server) awaitHealth(ctx context.Context, ran bool) error {
 	return limitTime(ctx, s.pool.cfg.Server.StartTimeout, "start_timeout", func(ctx context.Context) error {
 		tick := time.NewTicker(healthEvery)

@@ -300,8 +300,8 @@ func (c *call) vouchVersions(l *lease, a *Answer, high int64) ([]int32, error) {
 	return out, err
 }
 
-// awaitAdmission waits until the server is admitted with a version that it samples with already, and is nil then: a load that is verified may
-// turn out to have left tensors of the version before.
+// awaitAdmission waits until the server is admitted with a version that it samples with already, and is nil then: a load that is verified
+// may turn out to have left tensors of the version before.
 func (l *lease) awaitAdmission(version int64) error {
 	for version > l.epoch.version {
 		l.server.pool.mu.Lock()

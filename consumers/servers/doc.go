@@ -25,11 +25,11 @@
 // or another model; no way to read the version; a wrong key. [probe] finds each at the start and at every restart. The server
 // takes no call, and the error names the setting.
 //
-// The swap. A pause that never returns ends at control_timeout: the server is resumed, and the next try aborts the calls that run. A load that fails
-// or hangs: the version before is loaded again; where that fails too the server is unfit. A load that reports success under
-// another name, and a resume that is lost: the label is read back, and a token is sampled before calls are admitted. A folder
-// stays while a server starts with it, loads it or serves with it, whichever versions the other servers have; a folder that vanishes all the
-// same is a failed load. A version that every server refuses is reported to the follower, which offers it again.
+// The swap. A pause that never returns ends at control_timeout: the server is resumed, and the next try aborts the calls that run. A load
+// that fails or hangs: the version before is loaded again; where that fails too the server is unfit. A load that reports success under
+// another name, and a resume that is lost: the label is read back, and a token is sampled before calls are admitted. A folder stays while a
+// server starts with it, loads it or serves with it, whichever versions the other servers have; a folder that vanishes all the same is a
+// failed load. A version that every server refuses is reported to the follower, which offers it again.
 //
 // The server's life. Dead, killed, frozen, out of memory, restarted by somebody else with other weights, replaced by another at the same
 // address, driven by another Weir: transport errors, stalls and a label that is not ours. Its answers since it was last known to be

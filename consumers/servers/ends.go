@@ -22,8 +22,8 @@ const (
 	mostDeviation = 5
 )
 
-// addAnswer counts the tokens of an answer that was kept. likely has the most likely tokens for each. The last of a list is passed over, since a
-// server may put the sampled token in its place: which stops are counted must not depend on the sampled token.
+// addAnswer counts the tokens of an answer that was kept. likely has the most likely tokens for each. The last of a list is passed over,
+// since a server may put the sampled token in its place: which stops are counted must not depend on the sampled token.
 func (e *ends) addAnswer(tokens []int32, likely [][]Likely, stops []int32) (sampled, expected float64) {
 	for i, token := range tokens[:min(len(tokens), len(likely))] {
 		list := likely[i]

@@ -67,8 +67,8 @@ const (
 	saltContext = 64
 )
 
-// runProbe returns whether answers name the weights of each token by spans, so that calls can go on through a swap. Its [SettingError] names the
-// wrong setting.
+// runProbe returns whether answers name the weights of each token by spans, so that calls can go on through a swap. Its [SettingError]
+// names the wrong setting.
 func (p *probe) runProbe(ctx context.Context) (spans bool, err error) {
 	context := []int32{0, int32(p.vocabulary / 2), int32(p.vocabulary - 1)} //nolint:gosec // a vocabulary fits
 	first := context
@@ -191,7 +191,8 @@ func judgeTemperature(warm, other []Likely) error {
 	return nil
 }
 
-// probeStop refuses a server that goes on after a stop token, or leaves it out: the most likely token is drawn, and all that may be it are stops.
+// probeStop refuses a server that goes on after a stop token, or leaves it out: the most likely token is drawn, and all that may be it are
+// stops.
 func (p *probe) probeStop(ctx context.Context, context, stops []int32) error {
 	a, err := p.sampleOnce(ctx, &Query{Tokens: context, MaxTokens: stopTokens, Stop: stops})
 	if err != nil {
@@ -204,8 +205,8 @@ func (p *probe) probeStop(ctx context.Context, context, stops []int32) error {
 	return nil
 }
 
-// probeSalt reports whether the server keeps contexts of different salts apart, without which a call after a swap could find keys and values
-// of the weights before.
+// probeSalt reports whether the server keeps contexts of different salts apart, without which a call after a swap could find keys and
+// values of the weights before.
 func (p *probe) probeSalt(ctx context.Context) (bool, error) {
 	context := make([]int32, max(min(saltContext, p.longest-stopTokens), 1))
 	for i := range context {

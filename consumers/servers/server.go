@@ -40,8 +40,8 @@ type keeperState struct {
 	// was is the version that the server had when it was taken down, nil where that is not certain; letWasGo releases its folder.
 	was      *consumers.Snapshot
 	letWasGo func()
-	// proven is whether a load was verified since the server came, was taken down or was seen on old tensors; unchecked counts the loads since the
-	// last that was verified.
+	// proven is whether a load was verified since the server came, was taken down or was seen on old tensors; unchecked counts the loads
+	// since the last that was verified.
 	proven    bool
 	unchecked int
 	// doubted is the evidence from before a load that failed its verification; nil where none did.

@@ -16,8 +16,8 @@ type emitError struct{ err error }
 
 func (e *emitError) Error() string { return e.err.Error() }
 
-// emitArrived gives the caller tokens of an answer that is still under way: to a reader that follows along each as it comes, else the tokens
-// that the keeper's last look at the server's version vouches for. So a caller whose time ends has the tokens until then.
+// emitArrived gives the caller tokens of an answer that is still under way: to a reader that follows along each as it comes, else the
+// tokens that the keeper's last look at the server's version vouches for. So a caller whose time ends has the tokens until then.
 func (c *call) emitArrived(l *lease) func(*Answer) error {
 	c.pool.mu.Lock()
 	vocabulary := c.pool.config.VocabSize

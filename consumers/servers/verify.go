@@ -42,15 +42,16 @@ type evidence struct {
 	likely    [][]Likely
 }
 
-// isCheckDue reports whether the next load is to be verified: every inference.server.verify_every-th, and the first after the server came, was
-// taken down, or was seen on old tensors. A load that fails, or a look that does, uses up no turn.
+// isCheckDue reports whether the next load is to be verified: every inference.server.verify_every-th, and the first after the server came,
+// was taken down, or was seen on old tensors. A load that fails, or a look that does, uses up no turn.
 func (s *server) isCheckDue() bool {
 	every := s.pool.cfg.Server.VerifyEvery
 	return every > 0 && (!s.keeper.proven || s.keeper.unchecked >= every-1)
 }
 
-// gatherEvidence looks at the server before a load that is to be verified. It is nil for a load that is not verified, and where the weights before the
-// load are not known: then the next load is verified. After a load that failed its verification the evidence stays until a load passes.
+// gatherEvidence looks at the server before a load that is to be verified. It is nil for a load that is not verified, and where the weights
+// before the load are not known: then the next load is verified. After a load that failed its verification the evidence stays until a load
+// passes.
 func (s *server) gatherEvidence(ctx context.Context) *evidence {
 	if s.keeper.doubted != nil || !s.isCheckDue() {
 		return s.keeper.doubted
@@ -74,7 +75,8 @@ func (s *server) gatherEvidence(ctx context.Context) *evidence {
 	return e
 }
 
-// knownWeights is the version that the server has: also after it was taken down, where its label is still the label of then. nil where it is not known.
+// knownWeights is the version that the server has: also after it was taken down, where its label is still the label of then. nil where it
+// is not known.
 func (s *server) knownWeights(ctx context.Context) *consumers.Snapshot {
 	if was := s.keeper.was; s.keeper.have == nil && was != nil && s.checkLabel(ctx, s.pool.labelOf(was.Version)) == nil {
 		return was
@@ -108,8 +110,8 @@ func (s *server) observeWeights(ctx context.Context, e *evidence) error {
 	return nil
 }
 
-// verifyWeights refuses a server that kept tensors of the version before through a load. It is called with the evidence from before the load, when
-// the server samples again and takes no calls yet. The evidence of a load that fails stays in doubted.
+// verifyWeights refuses a server that kept tensors of the version before through a load. It is called with the evidence from before the
+// load, when the server samples again and takes no calls yet. The evidence of a load that fails stays in doubted.
 func (s *server) verifyWeights(ctx context.Context, e *evidence, want *consumers.Snapshot) error {
 	now := &evidence{likely: e.likely[:0:0]} // of the same sort
 	v := verdict{result: checkUnknown, err: s.observeWeights(ctx, now)}
@@ -179,8 +181,8 @@ func compareWeights(ctx context.Context, before, now *evidence, want *consumers.
 	return verdict{result: checkRight, settled: true}
 }
 
-// compareSame judges a load that had nothing to change. After a load that left old tensors the version before is loaded again: then each checksum must
-// be as it was before both loads.
+// compareSame judges a load that had nothing to change. After a load that left old tensors the version before is loaded again: then each
+// checksum must be as it was before both loads.
 func compareSame(before, now *evidence, want *consumers.Snapshot) verdict {
 	if before.snapshot.Dir != want.Dir {
 		return verdict{result: checkRight}

@@ -43,8 +43,9 @@ func (Kind) Keys(o servers.Start) string {
 	return text
 }
 
-// Mode is m, but for Recompute: calls that are retracted find their own context in the cache again, with keys and values of the weights before, and a
-// cache that is emptied while they wait ends the server. Calls that are cut go on after their tokens, and are computed anew too.
+// Mode is m, but for Recompute: calls that are retracted find their own context in the cache again, with keys and values of the weights
+// before, and a cache that is emptied while they wait ends the server. Calls that are cut go on after their tokens, and are computed anew
+// too.
 func (Kind) Mode(m servers.Mode) servers.Mode {
 	if m == servers.Recompute {
 		return servers.Abort

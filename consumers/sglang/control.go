@@ -153,7 +153,8 @@ func (s *speaker) Checksums(ctx context.Context) (map[string]string, error) {
 	return out, nil
 }
 
-// Gauges are SGLang's own metrics (observability/metrics_collector.py:365, 371, 405, 559 of 0.5.23), which a server has that was started with
+// Gauges are SGLang's own metrics (observability/metrics_collector.py:365, 371, 405, 559 of 0.5.23), which a server has that was started
+// with
 // --enable-metrics.
 func (s *speaker) Gauges(ctx context.Context) (servers.Gauges, error) {
 	return s.remote.Gauges(ctx, servers.GaugeNames{

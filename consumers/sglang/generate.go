@@ -142,8 +142,8 @@ func readEvent(a *servers.Answer, e *event, top bool) error {
 	if err := readFinish(a, m.Finish); err != nil {
 		return err
 	}
-	// An answer that was aborted in the queue has no tokens, and an abort may leave out the log-probabilities of the last tokens: such tokens are
-	// not used.
+	// An answer that was aborted in the queue has no tokens, and an abort may leave out the log-probabilities of the last tokens: such
+	// tokens are not used.
 	cut := a.Finish == servers.FinishAborted && len(m.Logprobs) == 0
 	if !cut {
 		if err := alignPiece(a, m); err != nil {
@@ -174,7 +174,8 @@ func malformed(format string, args ...any) error {
 }
 
 // alignPiece makes an answer ready for the tokens of a piece. A stream sends either the tokens since the last piece or all tokens from the
-// start: the count of all tokens distinguishes the two. In the second case the answer's tokens are taken out, and must be those of the piece.
+// start: the count of all tokens distinguishes the two. In the second case the answer's tokens are taken out, and must be those of the
+// piece.
 func alignPiece(a *servers.Answer, m *meta) error {
 	n := len(a.Tokens)
 	total := n + len(m.Logprobs)

@@ -13,8 +13,9 @@ type Kind struct{}
 // Name is the value of inference.engine.
 func (Kind) Name() string { return "vllm" }
 
-// Command is vllm serve with the settings that training needs: log-probabilities of the sampled distribution, no sampling defaults
-// of the model's own, random numbers of its own (vLLM's seed is 0 otherwise, and two servers draw alike), the route of tokens and the routes of control, on the loopback interface, since no key covers the last.
+// Command is vllm serve with the settings that training needs: log-probabilities of the sampled distribution, no sampling defaults of the
+// model's own, random numbers of its own (vLLM's seed is 0 otherwise, and two servers draw alike), the route of tokens and the routes of
+// control, on the loopback interface, since no key covers the last.
 func (Kind) Command(o servers.Start) (args, env []string) {
 	args = slices.Clone(o.Command)
 	if len(args) == 0 {

@@ -159,8 +159,8 @@ func (s *speaker) streamAnswer(ctx context.Context, path string, body any, q *se
 	return a, nil
 }
 
-// inferFinish is how an answer without a finish_reason ended. Before 0.32.0 the route of tokens leaves out a piece without tokens, and with it the end
-// of an aborted call: the answer has the tokens that were sampled until then.
+// inferFinish is how an answer without a finish_reason ended. Before 0.32.0 the route of tokens leaves out a piece without tokens, and with
+// it the end of an aborted call: the answer has the tokens that were sampled until then.
 func inferFinish(a *servers.Answer, q *servers.Query) servers.Finish {
 	n := len(a.Tokens)
 	switch {

@@ -102,8 +102,8 @@ func newEngine(newDecoder NewDecoder, slots int, pace time.Duration, shy bool) *
 	return &engine{newDecoder: newDecoder, slots: slots, pace: pace, shy: shy, work: make(chan struct{}, 1), label: "default"}
 }
 
-// loadFolder reads a folder and puts its weights to use between two steps. A label of "" leaves the label. only selects the tensors that are taken; nil
-// takes all.
+// loadFolder reads a folder and puts its weights to use between two steps. A label of "" leaves the label. only selects the tensors that
+// are taken; nil takes all.
 func (e *engine) loadFolder(dir, label string, keepCache bool, only func(name string) bool) error {
 	m, err := hf.Load(dir)
 	if err != nil {
@@ -290,7 +290,8 @@ func (s *sequence) replaceStop(all []gpu.TokenLogprob) {
 	}
 }
 
-// checksums has an entry for each parameter, by the names of both servers' models: query, key and value are a single parameter, gate and up too.
+// checksums has an entry for each parameter, by the names of both servers' models: query, key and value are a single parameter, gate and up
+// too.
 func (e *engine) checksums() map[string]string {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -18,8 +18,8 @@ const (
 	VLLM27 Release = "0.27.0"
 	// VLLM30 has --enable-scale-out (entrypoints/scale_out/factories.py:72).
 	VLLM30 Release = "0.30.0"
-	// VLLM32 sends the end of an aborted call (entrypoints/scale_out/token_in_token_out/serving.py:583) and which weights sampled which token (:631),
-	// names tokens by integers (:800), and computes checksums (entrypoints/rl/online/api_router.py).
+	// VLLM32 sends the end of an aborted call (entrypoints/scale_out/token_in_token_out/serving.py:583) and which weights sampled which
+	// token (:631), names tokens by integers (:800), and computes checksums (entrypoints/rl/online/api_router.py).
 	VLLM32 Release = "0.32.0"
 	// VLLM33 sends every candidate that the engine returned (entrypoints/scale_out/token_in_token_out/serving.py:917).
 	VLLM33 Release = "0.33.0"

@@ -68,8 +68,8 @@ type Options struct {
 	NoWeightInfo bool
 	// OldPaths has /get_model_info alone, as an SGLang before 0.5.10.
 	OldPaths bool
-	// AbortRound is how long SGLang takes at least to abort running calls: 1 s in the real server (0.5.23, managers/tokenizer_manager.py:2280); 0 is
-	// none.
+	// AbortRound is how long SGLang takes at least to abort running calls: 1 s in the real server (0.5.23,
+	// managers/tokenizer_manager.py:2280); 0 is none.
 	AbortRound time.Duration
 	// ShyEnds draws half of the sampled stop tokens again, and sends the same log-probabilities: its answers end too seldom.
 	ShyEnds bool
@@ -413,8 +413,8 @@ func (s *Server) paramsOf(a asked, maxTokens int, seed uint64, top int, salt str
 	return p
 }
 
-// stopsOf are the tokens that end a call. With ignore_eos vLLM looks at the call's stop tokens alone (0.27.0, v1/core/sched/utils.py:104), and
-// SGLang at none at all (0.5.10, managers/schedule_batch.py:1091; 0.5.23, :1857).
+// stopsOf are the tokens that end a call. With ignore_eos vLLM looks at the call's stop tokens alone (0.27.0, v1/core/sched/utils.py:104),
+// and SGLang at none at all (0.5.10, managers/schedule_batch.py:1091; 0.5.23, :1857).
 func (s *Server) stopsOf(a asked) []int32 {
 	if a.IgnoreEOS && s.kind == SGLang {
 		return nil

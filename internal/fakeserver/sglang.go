@@ -113,7 +113,8 @@ func refuseLoad(w http.ResponseWriter, message string) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"success": false, "message": message})
 }
 
-// sglangChecksums are of every rank (0.5.17, entrypoints/http_server.py:1486); before, the action is refused (0.5.10, utils/weight_checker.py).
+// sglangChecksums are of every rank (0.5.17, entrypoints/http_server.py:1486); before, the action is refused (0.5.10,
+// utils/weight_checker.py).
 func (s *Server) sglangChecksums(w http.ResponseWriter, _ *http.Request) {
 	if !s.is(SGLang, SGLang17) {
 		refuseLoad(w, "Unsupported action='checksum'")

@@ -264,9 +264,10 @@ func (s *Server) finishVLLM(choice map[string]any, p piece) {
 	}
 }
 
-// contentVLLM is a token's log-probability: named by a text before 0.32.0 (0.27.0, entrypoints/scale_out/token_in_token_out/serving.py:479), by
-// an integer since (0.32.0, :800). Of the alternatives the sampled token stands first (0.27.0, v1/engine/logprobs.py:107), and as many
-// are kept as were asked for, the sampled token among them (0.27.0, :503; 0.32.0, :815), from 0.33.0 on all that the engine returned (:917).
+// contentVLLM is a token's log-probability: named by a text before 0.32.0 (0.27.0,
+// entrypoints/scale_out/token_in_token_out/serving.py:479), by an integer since (0.32.0, :800). Of the alternatives the sampled token
+// stands first (0.27.0, v1/engine/logprobs.py:107), and as many are kept as were asked for, the sampled token among them (0.27.0, :503;
+// 0.32.0, :815), from 0.33.0 on all that the engine returned (:917).
 func (s *Server) contentVLLM(p piece, i, top int) map[string]any {
 	t := p.out[i]
 	of := func(token int32, logprob any) map[string]any {
