@@ -79,7 +79,7 @@ func entriesOf(t *testing.T, dir string) (out []Entry, segment []int) {
 func TestWhatEndsIsArchived(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	w, err := Open(dir, Config{Bytes: least, Samples: 3}, slog.New(slog.DiscardHandler))
+	w, err := Open(dir, Config{Bytes: minBytes, Samples: 3}, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	times := func(sequence uint64) Times {
 		return Times{Issued: noon.Add(-time.Minute), Came: noon.Add(time.Duration(sequence) * time.Second)}
@@ -135,9 +135,9 @@ func TestInvariantTheArchiveStaysWithinItsBound(t *testing.T) {
 	require.NoError(t, err)
 	for step := range 400 {
 		b := batchOf(uint64(step), uint64(step)+1000)
-		require.NoError(t, s.add(Config{Samples: -1}, &part{step: int64(step), at: noon, used: usedOf(b), tokens: tokensOf(b)}))
+		require.NoError(t, s.addPart(Config{Samples: -1}, &part{step: int64(step), at: noon, used: usedOf(b), tokens: tokensOf(b)}))
 	}
-	require.NoError(t, s.close())
+	require.NoError(t, s.closeStore())
 	total := int64(0)
 	files, err := os.ReadDir(dir)
 	require.NoError(t, err)
@@ -146,7 +146,7 @@ func TestInvariantTheArchiveStaysWithinItsBound(t *testing.T) {
 		require.NoError(t, err)
 		total += info.Size()
 	}
-	require.LessOrEqual(t, total, int64(bound+bound/segments+8<<10), "one part more than the bound at most")
+	require.LessOrEqual(t, total, int64(bound+bound/segmentCount+8<<10), "one part more than the bound at most")
 	require.Greater(t, total, int64(bound/2))
 	entries, _ := entriesOf(t, dir)
 	require.Equal(t, int64(399), entries[len(entries)-1].Step)
@@ -157,17 +157,17 @@ func TestInvariantTheArchiveStaysWithinItsBound(t *testing.T) {
 	require.NoError(t, err)
 	s, err = openStore(dir, bound)
 	require.NoError(t, err)
-	require.NoError(t, s.add(Config{}, &part{step: 400, at: noon, used: usedOf(batchOf(1))}))
-	require.NoError(t, s.close())
+	require.NoError(t, s.addPart(Config{}, &part{step: 400, at: noon, used: usedOf(batchOf(1))}))
+	require.NoError(t, s.closeStore())
 	after, err := Segments(dir)
 	require.NoError(t, err)
 	require.Equal(t, before[len(before)-1]+1, after[len(after)-1])
 }
 
-func usedOf(b *batch.Batch) (out []used) {
+func usedOf(b *batch.Batch) (out []usedMember) {
 	for g, taken := range b.Groups {
 		for _, m := range taken.Members {
-			out = append(out, used{member: m, group: g})
+			out = append(out, usedMember{member: m, group: g})
 		}
 	}
 	return out
@@ -211,7 +211,7 @@ func TestConfigIsChecked(t *testing.T) {
 func TestACrashLosesTheNewestLinesAlone(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	w, err := Open(dir, Config{Bytes: least, Samples: -1}, slog.New(slog.DiscardHandler))
+	w, err := Open(dir, Config{Bytes: minBytes, Samples: -1}, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	b := batchOf(0)
 	w.Step(1, b, tokensOf(b), func(uint64) Times { return Times{} }, noon)
@@ -250,7 +250,7 @@ func TestTextIsClippedAtACharacter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.String().Draw(t, "text")
 		most := rapid.IntRange(1, 20).Draw(t, "most")
-		got := clip(text, most)
+		got := clipText(text, most)
 		require.LessOrEqual(t, len(got), max(most+len("…"), len(text)))
 		require.True(t, utf8.ValidString(got))
 		if len(text) <= most && utf8.ValidString(text) {
@@ -278,12 +278,12 @@ func BenchmarkStep(b *testing.B) {
 		g := batch.Taken{Group: batch.Group{Cursor: c, Size: 8}}
 		for i := range 8 {
 			g.Members = append(g.Members, batch.Member{Trajectory: long(c, i)})
-			p.others = append(p.others, other{trajectory: long(c+100, i), reason: schemas.ReasonZeroVariance, at: noon})
+			p.others = append(p.others, unusedTrajectory{trajectory: long(c+100, i), reason: schemas.ReasonZeroVariance, at: noon})
 		}
 		of.Groups = append(of.Groups, g)
 	}
 	p.used, p.tokens = usedOf(of), tokensOf(of)
 	for b.Loop() {
-		require.NoError(b, s.add(Config{Samples: 64}, p))
+		require.NoError(b, s.addPart(Config{Samples: 64}, p))
 	}
 }

@@ -7,12 +7,12 @@ import (
 	"github.com/weir-rl/weir/trainer/batch"
 )
 
-// What became of an entry's trajectory.
+// The fates of an entry's trajectory.
 const (
 	FateTrained    = "trained"
 	FateBaseline   = "baseline"
 	FatePassedOver = "passed_over"
-	FateRejected   = "rejected" // Reason says why
+	FateRejected   = "rejected" // Reason has the reason
 )
 
 // Entry is a trajectory that ended. Times are in milliseconds since 1970, 0 where they are not known.
@@ -27,7 +27,7 @@ type Entry struct {
 	Task   string         `json:"task,omitempty"`
 	Source string         `json:"source,omitempty"`
 	Prompt string         `json:"prompt,omitempty"`
-	// Producer made it, Answer is the beginning of what it answered.
+	// Producer made it, Answer is the beginning of its answer.
 	Producer string             `json:"producer,omitempty"`
 	Answer   string             `json:"answer,omitempty"`
 	Stop     schemas.StopReason `json:"stop,omitempty"`
@@ -36,8 +36,8 @@ type Entry struct {
 	Tokens  int     `json:"tokens"`
 	Sampled int     `json:"sampled"`
 	Turns   int     `json:"turns"`
-	// Issued is when its ticket was, Started and Finished bound the rollout, Came is when the trainer had it, Ended when it was used or
-	// refused.
+	// Issued is when its ticket was issued, Started and Finished bound the rollout, Came is when the trainer read it, Ended when it was
+	// used or refused.
 	Issued   int64 `json:"issued,omitempty"`
 	Started  int64 `json:"started,omitempty"`
 	Finished int64 `json:"finished,omitempty"`
@@ -46,9 +46,9 @@ type Entry struct {
 	// Spans are the rollout in order, two numbers each: a policy version and how many tokens in a row it sampled, or ToolSpan and how
 	// many milliseconds a turn's tools took.
 	Spans []int64 `json:"spans,omitempty"`
-	// Frame is where the zstd frame of the entry lies in the segment's .bin, offset and size; nil where nothing more is kept. At
-	// is where the entry's own bytes begin once it is decompressed, and Size how many they are: Numbers of what was used, the
-	// trajectory's message of what was not.
+	// Frame is the offset and size of the entry's zstd frame in the segment's .bin; nil where only the line is kept. At is where the
+	// entry's own bytes begin in the decompressed frame, and Size their number: Numbers of a trajectory that was trained on, the message of
+	// a trajectory that was not.
 	Frame []int64 `json:"frame,omitempty"`
 	At    int     `json:"at,omitempty"`
 	Size  int     `json:"size,omitempty"`
@@ -62,23 +62,23 @@ const ToolSpan = -1
 // maxAnswer bounds Entry.Answer, in bytes.
 const maxAnswer = 160
 
-// Times are what the trainer knows of a message beside its content.
+// Times are when a message's ticket was issued and when the trainer read the message.
 type Times struct {
 	Issued, Came time.Time
 }
 
-// entryOf is a trajectory's entry.
-func entryOf(t *schemas.Trajectory, sequence uint64, times Times, step int64, ended time.Time) Entry {
+// newEntry returns a trajectory's entry.
+func newEntry(t *schemas.Trajectory, sequence uint64, times Times, step int64, ended time.Time) Entry {
 	return Entry{
-		ID: t.ID, Sequence: sequence, Step: step, Task: t.Task, Source: t.Source, Prompt: clip(t.PromptID, maxAnswer), Producer: t.Producer,
-		Answer: clip(t.Answer, maxAnswer), Stop: t.Stop, Reward: number(t.Reward), Tokens: t.Tokens(), Sampled: t.ActionTokens(), Turns: len(t.Turns),
-		Issued: millis(times.Issued), Started: millis(t.StartedAt), Finished: millis(t.FinishedAt), Came: millis(times.Came), Ended: millis(ended),
-		Spans: spans(t),
+		ID: t.ID, Sequence: sequence, Step: step, Task: t.Task, Source: t.Source, Prompt: clipText(t.PromptID, maxAnswer), Producer: t.Producer,
+		Answer: clipText(t.Answer, maxAnswer), Stop: t.Stop, Reward: finiteOrZero(t.Reward), Tokens: t.Tokens(), Sampled: t.ActionTokens(), Turns: len(t.Turns),
+		Issued: unixMillis(times.Issued), Started: unixMillis(t.StartedAt), Finished: unixMillis(t.FinishedAt), Came: unixMillis(times.Came), Ended: unixMillis(ended),
+		Spans: rolloutSpans(t),
 	}
 }
 
-// fateOf is that of a member of a batch.
-func fateOf(m *batch.Member, baseline bool) string {
+// memberFate returns the fate of a member of a batch.
+func memberFate(m *batch.Member, baseline bool) string {
 	switch {
 	case baseline:
 		return FateBaseline
@@ -88,11 +88,11 @@ func fateOf(m *batch.Member, baseline bool) string {
 	return FateTrained
 }
 
-// maxSpans bounds the numbers in Entry.Spans: what a very long rollout has beyond it is left out.
+// maxSpans bounds the numbers in Entry.Spans: further spans of a very long rollout are left out.
 const maxSpans = 256
 
-// spans are a rollout's, turn by turn.
-func spans(t *schemas.Trajectory) []int64 {
+// rolloutSpans returns Entry.Spans of a rollout, turn by turn.
+func rolloutSpans(t *schemas.Trajectory) []int64 {
 	var out []int64
 	for i := range t.Turns {
 		u := &t.Turns[i]
@@ -120,7 +120,7 @@ func spans(t *schemas.Trajectory) []int64 {
 // toolTime is how long a turn waited for its tools.
 func toolTime(u *schemas.Turn) time.Duration { return u.Duration() }
 
-func millis(t time.Time) int64 {
+func unixMillis(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
 	}

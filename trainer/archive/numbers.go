@@ -10,17 +10,17 @@ import (
 	"github.com/weir-rl/weir/trainer/learner"
 )
 
-// Numbers are what a step computed for the tokens of one segment. Each array has an entry for each token of the segment, 0 where no
-// policy sampled it.
+// Numbers are a step's results for the tokens of a segment. Each array has an entry for each token of the segment, 0 where no policy
+// sampled it.
 type Numbers struct {
 	// Segment is the segment's index.
 	Segment int
-	// Advantages are what the loss was given. Start are the log-probabilities under the policy at the step's start, Last those when
-	// the token was last trained on.
+	// Advantages are the loss's input. Start are the log-probabilities under the policy at the step's start, Last under the policy that
+	// last trained on the token.
 	Advantages, Start, Last []float32
 }
 
-// appendNumbers adds those of a trajectory, the at-th of the rows' trajectories, whose segments with an action are segments.
+// appendNumbers appends the numbers of a trajectory's rows; segments has the index of each row's segment.
 func appendNumbers(to []byte, t *learner.Tokens, rows []int, segments []int) []byte {
 	to = binary.LittleEndian.AppendUint32(to, uint32(len(rows)))
 	for i, row := range rows {
@@ -31,7 +31,7 @@ func appendNumbers(to []byte, t *learner.Tokens, rows []int, segments []int) []b
 			for k := begin; k < end; k++ {
 				v := float32(0)
 				if t.Rows.Mask[k] != 0 && k < len(x) {
-					v = float32(number(x[k]))
+					v = float32(finiteOrZero(x[k]))
 				}
 				to = binary.LittleEndian.AppendUint32(to, math.Float32bits(v))
 			}
@@ -79,16 +79,16 @@ func readNumbers(data []byte) ([]Numbers, error) {
 	return out, nil
 }
 
-// number is x, 0 where JSON has none for it.
-func number(x float64) float64 {
+// finiteOrZero returns x, 0 for NaN and the infinities, which JSON lacks.
+func finiteOrZero(x float64) float64 {
 	if math.IsNaN(x) || math.IsInf(x, 0) {
 		return 0
 	}
 	return x
 }
 
-// clip is the beginning of a text.
-func clip(text string, most int) string {
+// clipText returns the beginning of a text.
+func clipText(text string, most int) string {
 	if len(text) > most {
 		text = text[:most]
 		for len(text) > 0 && !utf8.ValidString(text[max(0, len(text)-utf8.UTFMax):]) {

@@ -14,7 +14,7 @@ import (
 // maxFrame bounds a frame once decompressed.
 const maxFrame = 1 << 30
 
-// ErrGone is returned for what an entry points at when its segment was removed to make room, or its end was lost in a crash.
+// ErrGone is returned for an entry's data when its segment was removed to make room, or its end was lost in a crash.
 var ErrGone = errors.New("the archive does not hold it any more")
 
 // ReadLines reads the lines of a segment from an offset on, and returns the offset after the last whole line. A segment that
@@ -42,9 +42,9 @@ func ReadLines(dir string, segment int, offset int64) (lines []byte, next int64,
 	return data[:end], offset + int64(end), nil
 }
 
-// ReadNumbers reads what a step computed for the tokens of a trajectory that was trained on.
+// ReadNumbers reads a step's numbers for the tokens of a trajectory that was trained on.
 func ReadNumbers(dir string, segment int, e *Entry) ([]Numbers, error) {
-	data, err := read(dir, segment, e)
+	data, err := readRaw(dir, segment, e)
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +53,7 @@ func ReadNumbers(dir string, segment int, e *Entry) ([]Numbers, error) {
 
 // ReadTrajectory reads a trajectory that was not trained on.
 func ReadTrajectory(dir string, segment int, e *Entry) (*schemas.Trajectory, error) {
-	data, err := read(dir, segment, e)
+	data, err := readRaw(dir, segment, e)
 	if err != nil {
 		return nil, err
 	}
@@ -64,8 +64,8 @@ func ReadTrajectory(dir string, segment int, e *Entry) (*schemas.Trajectory, err
 	return t, nil
 }
 
-// read is what an entry points at.
-func read(dir string, segment int, e *Entry) ([]byte, error) {
+// readRaw returns the decompressed bytes of an entry.
+func readRaw(dir string, segment int, e *Entry) ([]byte, error) {
 	if len(e.Frame) != 2 || e.Size <= 0 || e.At < 0 || e.Frame[1] < 0 || e.Frame[1] > maxFrame {
 		return nil, ErrGone
 	}

@@ -17,14 +17,14 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// segments is how many segments the bound has room for.
-const segments = 16
+// segmentCount is how many segments the bound has room for.
+const segmentCount = 16
 
 // store is a folder of segments as its writer holds it.
 type store struct {
 	dir   string
 	bytes int64
-	// sizes are the segments on disk by number, the newest the open one's.
+	// sizes are the sizes of the segments on disk, by number; the newest is the open segment.
 	sizes map[int]int64
 	now   int
 	lines *os.File
@@ -77,10 +77,10 @@ func Segments(dir string) ([]int, error) {
 	return out, nil
 }
 
-// room makes sure that a segment is open, and that the store is within its bound.
-func (s *store) room() error {
-	if s.lines != nil && s.sizes[s.now] >= s.bytes/segments {
-		if err := s.shut(); err != nil {
+// makeRoom makes sure that a segment is open, and that the store is within its bound.
+func (s *store) makeRoom() error {
+	if s.lines != nil && s.sizes[s.now] >= s.bytes/segmentCount {
+		if err := s.shutSegment(); err != nil {
 			return err
 		}
 	}
@@ -118,8 +118,8 @@ func (s *store) room() error {
 	return nil
 }
 
-// shut ends the open segment.
-func (s *store) shut() error {
+// shutSegment ends the open segment.
+func (s *store) shutSegment() error {
 	if s.lines == nil {
 		return nil
 	}
@@ -128,14 +128,14 @@ func (s *store) shut() error {
 	return err
 }
 
-func (s *store) close() error { return errors.Join(s.shut(), s.encoder.Close()) }
+func (s *store) closeStore() error { return errors.Join(s.shutSegment(), s.encoder.Close()) }
 
-// add writes a part: first the frame, then the lines that point into it.
-func (s *store) add(cfg Config, p *part) error {
-	if err := s.room(); err != nil {
+// addPart writes a part: first the frame, then the lines that point into it.
+func (s *store) addPart(cfg Config, p *part) error {
+	if err := s.makeRoom(); err != nil {
 		return err
 	}
-	entries := s.entries(cfg, p)
+	entries := s.partEntries(cfg, p)
 	var frame []byte
 	if len(s.raw) > 0 {
 		frame = s.encoder.EncodeAll(s.raw, nil)
@@ -164,16 +164,16 @@ func (s *store) add(cfg Config, p *part) error {
 	return err
 }
 
-// entries are a part's, and raw what they point at, not compressed yet.
-func (s *store) entries(cfg Config, p *part) []Entry {
+// partEntries returns a part's entries, and sets raw to their data, not compressed yet.
+func (s *store) partEntries(cfg Config, p *part) []Entry {
 	s.raw = s.raw[:0]
 	out := make([]Entry, 0, len(p.used)+len(p.others))
 	room := func(kept int) bool { return cfg.Samples < 0 || kept < cfg.Samples }
 	kept, group := 0, ""
 	for i := range p.others {
 		o := &p.others[i]
-		e := entryOf(o.trajectory, o.sequence, o.times, p.step, o.at)
-		e.Fate, e.Reason, e.Detail = FateRejected, o.reason, clip(o.detail, maxAnswer)
+		e := newEntry(o.trajectory, o.sequence, o.times, p.step, o.at)
+		e.Fate, e.Reason, e.Detail = FateRejected, o.reason, clipText(o.detail, maxAnswer)
 		if room(kept) || cfg.Samples > 0 && o.trajectory.Group == group {
 			if data, err := s.messages.Encode(o.trajectory); err == nil {
 				e.At, e.Size = len(s.raw), len(data)
@@ -183,18 +183,18 @@ func (s *store) entries(cfg Config, p *part) []Entry {
 		}
 		out = append(out, e)
 	}
-	rows := rowsOf(p)
+	rows := trainedRows(p)
 	kept = 0
 	last, trained := -1, 0
 	for i := range p.used {
 		u := &p.used[i]
-		e := entryOf(u.member.Trajectory, u.member.Sequence, u.times, p.step, p.at)
-		e.Fate = fateOf(&u.member, u.baseline)
+		e := newEntry(u.member.Trajectory, u.member.Sequence, u.times, p.step, p.at)
+		e.Fate = memberFate(&u.member, u.baseline)
 		e.Reward = u.member.Return
 		if e.Fate == FateTrained {
 			if of := rows[trained]; p.tokens != nil && len(of) > 0 && (room(kept) || cfg.Samples > 0 && u.group == last) {
 				e.At = len(s.raw)
-				s.raw = appendNumbers(s.raw, p.tokens, of, acting(u.member.Trajectory))
+				s.raw = appendNumbers(s.raw, p.tokens, of, sampledSegments(u.member.Trajectory))
 				e.Size = len(s.raw) - e.At
 				kept, last = kept+1, u.group
 			}
@@ -205,8 +205,8 @@ func (s *store) entries(cfg Config, p *part) []Entry {
 	return out
 }
 
-// rowsOf are the rows of each trajectory that was trained on, by its number in the batch.
-func rowsOf(p *part) map[int][]int {
+// trainedRows returns the rows of each trajectory that was trained on, by its number in the batch.
+func trainedRows(p *part) map[int][]int {
 	if p.tokens == nil {
 		return nil
 	}
@@ -217,8 +217,8 @@ func rowsOf(p *part) map[int][]int {
 	return out
 }
 
-// acting are the segments of a trajectory that have a sampled token: each is a row.
-func acting(t *schemas.Trajectory) []int {
+// sampledSegments returns the segments of a trajectory that have a sampled token: each is a row.
+func sampledSegments(t *schemas.Trajectory) []int {
 	var out []int
 	for i := range t.Segments {
 		if slices.Contains(t.Segments[i].ActionMask, 1) {

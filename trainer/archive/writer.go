@@ -13,38 +13,38 @@ import (
 	"github.com/weir-rl/weir/trainer/learner"
 )
 
-// Writer adds to a store. One goroutine calls it; a nil Writer keeps nothing.
+// Writer adds to a store. A single goroutine calls it; a nil Writer keeps nothing.
 type Writer struct {
 	cfg   Config
 	log   *slog.Logger
 	parts chan *part
 	ended chan struct{}
 	once  sync.Once
-	// gathering is what has ended since the last step, skipped what was left out.
+	// gathering has the trajectories that ended since the last step; skipped counts the trajectories left out.
 	gathering *part
 	skipped   int
 }
 
-// part is what the writer's goroutine gets at once.
+// part is the data that the writer's goroutine gets at once.
 type part struct {
 	step    int64
 	at      time.Time
-	used    []used
+	used    []usedMember
 	tokens  *learner.Tokens
-	others  []other
+	others  []unusedTrajectory
 	skipped int
 }
 
-// used is a trajectory that a step used up.
-type used struct {
+// usedMember is a trajectory that a step used up.
+type usedMember struct {
 	member   batch.Member
 	times    Times
 	baseline bool
 	group    int
 }
 
-// other is a trajectory that was not trained on.
-type other struct {
+// unusedTrajectory is a trajectory that was not trained on.
+type unusedTrajectory struct {
 	trajectory *schemas.Trajectory
 	sequence   uint64
 	times      Times
@@ -54,7 +54,7 @@ type other struct {
 }
 
 const (
-	// waitingParts bounds the steps that wait to be written; what comes while so many wait is left out.
+	// waitingParts bounds the steps that wait to be written; trajectories that come while so many wait are left out.
 	waitingParts = 4
 	// gatheredOthers is how many trajectories are gathered before they are given to the goroutine although no step has ended.
 	gatheredOthers = 256
@@ -75,7 +75,7 @@ func Open(dir string, cfg Config, log *slog.Logger) (*Writer, error) {
 	w := &Writer{cfg: cfg, log: log, parts: make(chan *part, waitingParts), ended: make(chan struct{}), gathering: &part{}}
 	go func() {
 		defer close(w.ended)
-		w.write(s)
+		w.writeParts(s)
 	}()
 	return w, nil
 }
@@ -86,13 +86,13 @@ func (w *Writer) End(t *schemas.Trajectory, sequence uint64, times Times, reason
 		return
 	}
 	w.gathering.step = step
-	w.gathering.others = append(w.gathering.others, other{t, sequence, times, reason, detail, now})
+	w.gathering.others = append(w.gathering.others, unusedTrajectory{t, sequence, times, reason, detail, now})
 	if len(w.gathering.others) >= gatheredOthers {
-		w.send()
+		w.sendGathered()
 	}
 }
 
-// Step notes a step and what it used. tokens may be nil. times says when a message was issued and came.
+// Step notes a step and its batch. tokens may be nil. times returns when a message's ticket was issued and when the message came.
 func (w *Writer) Step(step int64, b *batch.Batch, tokens *learner.Tokens, times func(sequence uint64) Times, now time.Time) {
 	if w == nil || b == nil {
 		return
@@ -101,17 +101,17 @@ func (w *Writer) Step(step int64, b *batch.Batch, tokens *learner.Tokens, times 
 	p.step, p.at, p.tokens = step, now, tokens
 	for g, taken := range b.Groups {
 		for _, m := range taken.Members {
-			p.used = append(p.used, used{m, times(m.Sequence), false, g})
+			p.used = append(p.used, usedMember{m, times(m.Sequence), false, g})
 		}
 		if taken.Baseline != nil {
-			p.used = append(p.used, used{*taken.Baseline, times(taken.Baseline.Sequence), true, g})
+			p.used = append(p.used, usedMember{*taken.Baseline, times(taken.Baseline.Sequence), true, g})
 		}
 	}
-	w.send()
+	w.sendGathered()
 }
 
-// send gives what was gathered to the goroutine, unless that is too far behind.
-func (w *Writer) send() {
+// sendGathered sends the gathered part to the goroutine; if too many parts wait, the part is dropped and counted.
+func (w *Writer) sendGathered() {
 	p := w.gathering
 	p.skipped, w.gathering = w.skipped, &part{step: p.step}
 	select {
@@ -122,14 +122,14 @@ func (w *Writer) send() {
 	}
 }
 
-// Close writes what is left and ends.
+// Close writes the rest and ends.
 func (w *Writer) Close() error {
 	if w == nil {
 		return nil
 	}
 	w.once.Do(func() {
 		if len(w.gathering.others) > 0 {
-			w.send()
+			w.sendGathered()
 		}
 		close(w.parts)
 	})
@@ -137,17 +137,18 @@ func (w *Writer) Close() error {
 	return nil
 }
 
-// write is the goroutine. After an error, such as a full disk, it goes on with the next part.
-func (w *Writer) write(s *store) {
+// writeParts is the goroutine. After an error, such as a full disk, it goes on with the next part. After an error, such as a full disk, it
+// goes on with the next part.
+func (w *Writer) writeParts(s *store) {
 	failed := false
 	for p := range w.parts {
-		err := s.add(w.cfg, p)
+		err := s.addPart(w.cfg, p)
 		if err != nil && !failed {
 			w.log.Warn("the archive of trajectories is not written: the page will not show what is left out", "dir", s.dir, "err", err)
 		}
 		failed = err != nil
 	}
-	if err := s.close(); err != nil && !errors.Is(err, os.ErrClosed) {
+	if err := s.closeStore(); err != nil && !errors.Is(err, os.ErrClosed) {
 		w.log.Warn("close the archive", "err", err)
 	}
 }

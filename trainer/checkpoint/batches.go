@@ -21,7 +21,7 @@ const batchesDir = "batches"
 // maxBatchBytes bounds a kept batch once decompressed.
 const maxBatchBytes = 8 << 30
 
-// ErrNoBatch is returned by ReadBatch for a step whose batch is not kept, or not any more.
+// ErrNoBatch is returned by ReadBatch for a step whose batch is not kept, or no longer kept.
 var ErrNoBatch = errors.New("the batch is not kept")
 
 // KeptBatch names the file that holds a step's batch as it was trained on.
@@ -35,7 +35,7 @@ func batchPath(dir string, step int64) string {
 	return filepath.Join(dir, batchesDir, fmt.Sprintf("step_%06d.zst", step))
 }
 
-// keepBatch writes the messages of a step's batch: laid out as pending ones are, then compressed by zstd.
+// keepBatch writes the messages of a step's batch: laid out like pending messages, then compressed by zstd.
 func (s *Store) keepBatch(c *Checkpoint) error {
 	if s.cfg.Batches == 0 || len(c.Batch) == 0 {
 		return nil
@@ -69,8 +69,8 @@ func (s *Store) keepBatch(c *Checkpoint) error {
 // keptFile is a kept batch on disk.
 type keptFile struct{ step, size int64 }
 
-// keptFiles lists the kept batches of a store, oldest first.
-func keptFiles(dir string) ([]keptFile, error) {
+// listKept lists the kept batches of a store, oldest first.
+func listKept(dir string) ([]keptFile, error) {
 	entries, err := os.ReadDir(filepath.Join(dir, batchesDir))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil

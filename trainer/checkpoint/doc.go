@@ -1,5 +1,5 @@
-// Package checkpoint keeps what a trainer needs to go on after being killed at any instant: one atomic unit a
-// step, complete or not there at all.
+// Package checkpoint keeps the state that a trainer needs to go on after being killed at any instant: an atomic unit for each step,
+// complete or not there at all.
 //
 // A store is a folder:
 //
@@ -18,10 +18,9 @@
 //	purged.json             how far the stream was purged
 //	LOCK                    held by the trainer that uses the folder
 //
-// Models and moments are written by their engines and read by them: no copy of them passes through this package but to be
-// hashed, a piece at a time.
+// Engines write and read models and moments: this package reads them only to hash them, a piece at a time.
 //
-// A checkpoint is written beside, synced, renamed into place and its parent synced, in that order. One that is
-// cut short or changed is recognised, named and passed over; an older one is used in its place only while the
-// stream still holds what the older one needs.
+// A checkpoint is written beside its place, synced, renamed into place and its parent synced, in that order. A checkpoint that is cut short
+// or changed is recognised, named and passed over; an older checkpoint is used in its place only while the stream still holds the messages
+// that it needs.
 package checkpoint

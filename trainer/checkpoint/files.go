@@ -26,7 +26,7 @@ const (
 	purgedFile   = "purged.json"
 	lockFile     = "LOCK"
 
-	// A folder that is being written, and one whose replacement is being put into place.
+	// A folder that is being written, and a folder whose replacement is being put into place.
 	tmpPrefix = ".tmp-"
 	oldPrefix = ".old-"
 	// A file that is being written.
@@ -50,7 +50,7 @@ type fileEntry struct {
 type Damage struct { //nolint:errname // it is a finding first: a list of them is part of a successful load
 	// Dir is the checkpoint's folder, File the file within it.
 	Dir, File string
-	// Want and Have say what was expected and what was found.
+	// Want is the expected value and Have the value found.
 	Want, Have string
 }
 
@@ -58,8 +58,8 @@ func (d *Damage) Error() string {
 	return fmt.Sprintf("checkpoint %s: %s: want %s, have %s", d.Dir, d.File, d.Want, d.Have)
 }
 
-// seal syncs every file of a folder, and of those within it, and writes the manifest last.
-func seal(dir string, step int64) error {
+// sealFolder syncs every file of a folder, and of its subfolders, and writes the manifest last.
+func sealFolder(dir string, step int64) error {
 	m := manifest{Format: Format, Step: step}
 	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		switch {
@@ -79,8 +79,8 @@ func seal(dir string, step int64) error {
 	if err != nil {
 		return err
 	}
-	err = parallel(len(m.Files), func(i int) error {
-		entry, err := describe(filepath.Join(dir, m.Files[i].Name), true)
+	err = runParallel(len(m.Files), func(i int) error {
+		entry, err := describeFile(filepath.Join(dir, m.Files[i].Name), true)
 		entry.Name = m.Files[i].Name
 		m.Files[i] = entry
 		return err
@@ -95,9 +95,9 @@ func seal(dir string, step int64) error {
 	return syncDir(dir)
 }
 
-// parallel does n things, as many at a time as there are processors, and at most four: the disk is shared. It returns the error
-// of the first that failed.
-func parallel(n int, do func(i int) error) error {
+// runParallel calls do for 0 to n-1, as many at a time as there are processors, at most four: the disk is shared. It returns the error of
+// the lowest index that failed.
+func runParallel(n int, do func(i int) error) error {
 	var group errgroup.Group
 	group.SetLimit(min(runtime.GOMAXPROCS(0), 4))
 	errs := make([]error, n)
@@ -110,7 +110,7 @@ func parallel(n int, do func(i int) error) error {
 	return cmp.Or(group.Wait(), cmp.Or(errs...))
 }
 
-func describe(path string, sync bool) (fileEntry, error) {
+func describeFile(path string, sync bool) (fileEntry, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return fileEntry{}, err
@@ -129,9 +129,9 @@ func describe(path string, sync bool) (fileEntry, error) {
 	return fileEntry{Size: n, SHA256: hex.EncodeToString(h.Sum(nil))}, nil
 }
 
-// verify compares a folder with its manifest, which must list certain files and all that a reader could take for part of
+// verifyFolder compares a folder with its manifest, which must list the required files and every file that a reader could take for part of
 // a model. The error is a *Damage when the folder is at fault.
-func verify(dir string, step int64, required ...string) error {
+func verifyFolder(dir string, step int64, required ...string) error {
 	data, err := os.ReadFile(filepath.Join(dir, manifestFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return &Damage{Dir: dir, File: manifestFile, Want: "a manifest", Have: "no such file"}
@@ -154,14 +154,14 @@ func verify(dir string, step int64, required ...string) error {
 			return &Damage{Dir: dir, File: manifestFile, Want: "files within the folder", Have: f.Name}
 		}
 	}
-	if err := m.complete(dir, required); err != nil {
+	if err := m.checkComplete(dir, required); err != nil {
 		return err
 	}
-	return parallel(len(m.Files), func(i int) error { return m.Files[i].verify(dir) })
+	return runParallel(len(m.Files), func(i int) error { return m.Files[i].verifyFile(dir) })
 }
 
-// verify compares a file of a folder with its entry.
-func (f fileEntry) verify(dir string) error {
+// verifyFile compares a file of a folder with its entry.
+func (f fileEntry) verifyFile(dir string) error {
 	damage := func(want, have string) error { return &Damage{Dir: dir, File: f.Name, Want: want, Have: have} }
 	path := filepath.Join(dir, f.Name)
 	info, err := os.Stat(path)
@@ -174,7 +174,7 @@ func (f fileEntry) verify(dir string) error {
 	if info.Size() != f.Size {
 		return damage(fmt.Sprintf("%d bytes", f.Size), fmt.Sprintf("%d bytes", info.Size()))
 	}
-	have, err := describe(path, false)
+	have, err := describeFile(path, false)
 	if err != nil {
 		return err
 	}
@@ -184,8 +184,8 @@ func (f fileEntry) verify(dir string) error {
 	return nil
 }
 
-// complete says whether the manifest lists what it must.
-func (m *manifest) complete(dir string, required []string) error {
+// checkComplete returns a *Damage unless the manifest lists the required files and every file of a model in the folder.
+func (m *manifest) checkComplete(dir string, required []string) error {
 	listed := map[string]bool{manifestFile: true}
 	for _, f := range m.Files {
 		listed[f.Name] = true
@@ -234,7 +234,7 @@ func writeFile(path string, data []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// replaceFile writes a file so that a reader, or a crash, sees the old one or the new one whole.
+// replaceFile writes a file so that a reader sees the old file or the new file whole, also after a crash.
 func replaceFile(path string, v any) error {
 	if err := writeJSON(path+tmpSuffix, v); err != nil {
 		return err

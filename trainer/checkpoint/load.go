@@ -10,12 +10,12 @@ import (
 	"github.com/weir-rl/weir/gpu"
 )
 
-// ErrNotResumable is returned by Load when no checkpoint can be gone on from although there were some.
+// ErrNotResumable is returned by Load when there were checkpoints but none can be resumed from.
 var ErrNotResumable = errors.New("no checkpoint can be resumed from")
 
-// Load reads the newest complete checkpoint and makes the record of steps agree with it; nil when the store has
-// none. Damage lists the newer ones that were passed over. When the stream no longer holds what the newest
-// complete one needs, or the record of steps does not hold what it goes on from, Load refuses.
+// Load reads the newest complete checkpoint and makes the record of steps agree with it; nil when the store has none. Damage lists the
+// newer checkpoints that were passed over. Load fails when the stream no longer holds the messages that the checkpoint needs, or the record
+// of steps lacks the lines that it goes on from.
 func (s *Store) Load() (c *Checkpoint, damage []*Damage, err error) {
 	steps, err := Steps(s.cfg.Dir)
 	if err != nil {
@@ -38,7 +38,7 @@ func (s *Store) Load() (c *Checkpoint, damage []*Damage, err error) {
 		}
 		return nil, damage, fmt.Errorf("%w: %w; restore one from a copy, or name an empty folder to start anew", ErrNotResumable, joinDamage(damage))
 	}
-	if err := s.holds(c, damage); err != nil {
+	if err := s.checkStreamHolds(c, damage); err != nil {
 		return nil, damage, err
 	}
 	if err := s.repairRecord(c); err != nil {
@@ -48,8 +48,7 @@ func (s *Store) Load() (c *Checkpoint, damage []*Damage, err error) {
 	return c, damage, nil
 }
 
-// ReadState reads the state of the newest checkpoint in a store that has a readable one, without verifying it; nil when
-// there is none.
+// ReadState reads the state of the newest checkpoint whose state is readable, without verifying the checkpoint; nil when there is none.
 func ReadState(dir string) (*State, error) {
 	steps, err := Steps(dir)
 	if err != nil {
@@ -64,9 +63,9 @@ func ReadState(dir string) (*State, error) {
 	return nil, nil
 }
 
-// holds says whether the stream still has what a checkpoint needs.
-func (s *Store) holds(c *Checkpoint, damage []*Damage) error {
-	var p purged
+// checkStreamHolds returns an error if the stream no longer has the messages that a checkpoint needs.
+func (s *Store) checkStreamHolds(c *Checkpoint, damage []*Damage) error {
+	var p purgeMark
 	err := readJSON(filepath.Join(s.cfg.Dir, purgedFile), &p)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -94,25 +93,24 @@ func joinDamage(damage []*Damage) error {
 	return errors.Join(errs...)
 }
 
-// findMarks reads the marks of the checkpoints that the run can go back to: now and those before it that need nothing
-// that was purged.
+// findMarks reads the marks of the checkpoints that the run can go back to: now and each earlier checkpoint that needs no purged message.
 func (s *Store) findMarks(steps []int64, now *Checkpoint) {
-	s.marks[now.State.Step] = markOf(&now.State)
+	s.marks[now.State.Step] = streamMark(&now.State)
 	for _, step := range steps[:min(len(steps), s.cfg.Keep)] {
 		var state State
 		if err := readJSON(filepath.Join(s.Path(step), stateFile), &state); err != nil {
 			continue // damaged: nothing goes back to it
 		}
-		if s.holds(&Checkpoint{State: state}, nil) == nil {
-			s.marks[step] = markOf(&state)
+		if s.checkStreamHolds(&Checkpoint{State: state}, nil) == nil {
+			s.marks[step] = streamMark(&state)
 		}
 	}
 }
 
-// Read reads one checkpoint and verifies all of its files; those of the models are left to their engines. The error is a
-// *Damage when it is cut short or changed.
+// Read reads a checkpoint and verifies all of its files; their engines read the files of the models. The error is a *Damage when it is cut
+// short or changed.
 func Read(dir string, step int64) (*Checkpoint, error) {
-	if err := verify(dir, step, stateFile, recordFile, gpu.ConfigFile); err != nil {
+	if err := verifyFolder(dir, step, stateFile, recordFile, gpu.ConfigFile); err != nil {
 		return nil, err
 	}
 	c := &Checkpoint{Dir: dir}

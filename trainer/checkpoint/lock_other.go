@@ -2,5 +2,5 @@
 
 package checkpoint
 
-// lock does nothing where the system has no advisory locks: the operator starts one trainer a folder.
-func lock(string) (unlock func() error, err error) { return func() error { return nil }, nil }
+// lockFolder does nothing where the system has no advisory locks: the operator must start a single trainer a folder.
+func lockFolder(string) (unlock func() error, err error) { return func() error { return nil }, nil }

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// lock holds a file until unlock or the end of the process, however it ends.
-func lock(path string) (unlock func() error, err error) {
+// lockFolder holds a file until unlock or the end of the process, however it ends.
+func lockFolder(path string) (unlock func() error, err error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return nil, err

@@ -37,7 +37,7 @@ func TestACheckpointKeepsTheModelsFilesAsTheyWere(t *testing.T) {
 		require.Equal(t, string(want), string(got), name)
 	}
 	equal(t, c.Policy.(*network), read(t, s.Path(1), c.Policy.(*network).steps))
-	require.NoError(t, verify(s.Path(1), 1, "config.json", "source.json"))
+	require.NoError(t, verifyFolder(s.Path(1), 1, "config.json", "source.json"))
 	require.NoError(t, os.WriteFile(filepath.Join(s.Path(1), "chat_template.jinja"), []byte("{{ y }}"), 0o600))
-	require.ErrorContains(t, verify(s.Path(1), 1), "chat_template.jinja")
+	require.ErrorContains(t, verifyFolder(s.Path(1), 1), "chat_template.jinja")
 }

@@ -11,8 +11,7 @@ import (
 // errPending is wrapped by the faults of a pending file.
 var errPending = errors.New("malformed pending messages")
 
-// encodePending lays out messages one after the other: sequence, 8 bytes; length, 4 bytes, both little-endian; the
-// message in its wire form.
+// encodePending lays out messages in sequence: sequence, 8 bytes; length, 4 bytes, both little-endian; the message in its wire form.
 func encodePending(pending []schemas.Delivery) ([]byte, error) {
 	var out []byte
 	for _, d := range pending {

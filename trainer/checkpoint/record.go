@@ -7,19 +7,18 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// Record says what one step used and what became of everything else around it: what ended before the checkpoint of
-// the step was written, or written anew, and after the one before.
+// Record has the batch of a step and the end of everything else around it: the messages and groups that ended after the checkpoint before
+// and until this checkpoint was written, or written anew.
 type Record struct {
 	// Step 0 is the start: it trains on nothing.
 	Step int64 `json:"step"`
 	// Stream and Created name the stream that sequences are of.
 	Stream  string    `json:"stream"`
 	Created time.Time `json:"created"`
-	// Losses counts how often the stream had lost messages by then: the same sequence is another message after it.
+	// Losses counts how often the stream had lost messages by then: after a loss a sequence may name another message.
 	Losses int64         `json:"losses,omitempty"`
 	Groups []RecordGroup `json:"groups,omitempty"`
-	// Settings names the settings that the step was trained with, a hash of the State's; Changed are those that the step
-	// before was trained with otherwise.
+	// Settings is a hash of the State's settings, with which the step was trained; Changed are the changes since the step before.
 	Settings string         `json:"settings,omitempty"`
 	Changed  []RecordChange `json:"changed,omitempty"`
 	// Batch is set when the batch itself is kept: ReadBatch.
@@ -33,11 +32,11 @@ type Record struct {
 	NextCursor uint64   `json:"next_cursor"`
 	Open       []string `json:"open,omitempty"`
 	Again      []Again  `json:"again,omitempty"`
-	// OpenSources are the places in Open of the groups of each source; what no source names is of a prompt without one, or the line
-	// of a build that did not note it.
+	// OpenSources are the places in Open of the groups of each source; a group without a source has a prompt without a source, or the line
+	// is of a build that did not note sources.
 	OpenSources map[string][]int `json:"open_sources,omitempty"`
-	// Chain is the SHA-256, in hex, of the chain of the line before and this line without its own: a line cannot be
-	// changed, taken out or put in unnoticed. "" in lines of a build without chains. It is the line's last field.
+	// Chain is the SHA-256, in hex, of the chain of the line before and this line without its own chain: a line cannot be changed, taken
+	// out or put in unnoticed. "" in lines of a build without chains. It is the line's last field.
 	Chain string `json:"chain,omitempty"`
 }
 
@@ -53,8 +52,8 @@ func (c RecordChange) String() string {
 	return c.Key + ": " + c.After + ", before " + c.Before
 }
 
-// Continue makes a record go on from the record of the same step that was written before: it is of that record's stream, and its
-// own rejections name theirs where that is another and they do not yet.
+// Continue makes a record go on from the record of the same step that was written before: it takes that record's stream, and its own
+// rejections that name no stream get the stream that the record had.
 func (r *Record) Continue(before Record) {
 	if r.Created.Equal(before.Created) && r.Losses == before.Losses {
 		return
@@ -68,7 +67,7 @@ func (r *Record) Continue(before Record) {
 	r.Stream, r.Created, r.Losses = before.Stream, before.Created, before.Losses
 }
 
-// AddOpen notes a group that was issued and has not ended, and what its prompt is of.
+// AddOpen notes a group that was issued and has not ended, and its prompt's source.
 func (r *Record) AddOpen(id, source string) {
 	if source != "" {
 		if r.OpenSources == nil {
@@ -97,14 +96,14 @@ type RecordGroup struct {
 	Group string `json:"group"`
 	// Size is the number of the group's tickets; 0 in lines of a build that did not note it.
 	Size int `json:"size,omitempty"`
-	// Source is what the prompt is of: a data set, or a kind of question; "" where it has none, and in lines of a build that did not note it.
+	// Source is the prompt's data set, or kind of question; "" where it has none, and in lines of a build that did not note sources.
 	Source  string         `json:"source,omitempty"`
 	Members []RecordMember `json:"members"`
 	// Baseline is the greedy rollout that the members were compared with; nil where the advantage needs none.
 	Baseline *RecordMember `json:"baseline,omitempty"`
 }
 
-// Used are the members, then the baseline: all that the step used up.
+// Used are the members, then the baseline: every trajectory that the step used up.
 func (g *RecordGroup) Used() []RecordMember {
 	if g.Baseline == nil {
 		return g.Members
@@ -112,7 +111,7 @@ func (g *RecordGroup) Used() []RecordMember {
 	return append(slices.Clip(g.Members), *g.Baseline)
 }
 
-// RecordMember is a trajectory that the step used up: trained on, compared others with, or passed over.
+// RecordMember is a trajectory that the step used up: trained on, used as a baseline, or passed over.
 type RecordMember struct {
 	ID       string `json:"id"`
 	Sequence uint64 `json:"seq"`
@@ -127,11 +126,11 @@ type RecordMember struct {
 // RecordRejection is a trajectory that was not trained on.
 type RecordRejection struct {
 	ID string `json:"id"`
-	// Sequence is 0 of a sample that was lost: it never came.
+	// Sequence is 0 for a sample that was lost: it never came.
 	Sequence uint64         `json:"seq"`
 	Reason   schemas.Reason `json:"reason"`
-	// Created and Losses say which stream Sequence is of, where that is another than the record's: the stream was made anew, and
-	// then the step's checkpoint was, or the checkpoint before had carried the trajectory. Nil where it is the record's.
+	// Created and Losses name the stream of Sequence where that differs from the record's: the stream was made anew, and then the step's
+	// checkpoint was, or the checkpoint before had carried the trajectory. Nil where it is the record's stream.
 	Created *time.Time `json:"created,omitempty"`
 	Losses  *int64     `json:"losses,omitempty"`
 }
@@ -142,7 +141,7 @@ type RecordDrop struct {
 	Cursor  uint64         `json:"cursor"`
 	Reason  schemas.Reason `json:"reason"`
 	Reissue bool           `json:"reissue"`
-	// Size is the number of the group's tickets; 0 in lines of a build that did not note it. Source is as in RecordGroup.
+	// Size is the number of the group's tickets; 0 in lines of a build that did not note sizes. Source is as in RecordGroup.
 	Size   int    `json:"size,omitempty"`
 	Source string `json:"source,omitempty"`
 }

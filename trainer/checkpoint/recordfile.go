@@ -18,14 +18,14 @@ import (
 // RecordFile is the name of the record of all steps within a store: a line of JSON each.
 const RecordFile = "steps.jsonl"
 
-// ErrRecord is returned by Load, wrapped, when the record of steps is not what the checkpoint goes on from.
+// ErrRecord is returned by Load, wrapped, when the record of steps lacks the lines that the checkpoint goes on from.
 var ErrRecord = errors.New("the record of steps was cut, changed or removed")
 
 // Tail is the end of a line of the record of steps. The zero value is the beginning of the file.
 type Tail struct {
 	// Offset is where the next line begins, in bytes.
 	Offset int64 `json:"offset"`
-	// Chain is the line's: it stands for every line so far.
+	// Chain is the line's chain: it stands for every line so far.
 	Chain string `json:"chain"`
 }
 
@@ -35,28 +35,28 @@ const (
 	chainSize = len(chainKey) + 2*sha256.Size + len("\"}\n")
 )
 
-// line encodes a record that follows a line of that chain, and sets the record's own.
-func (r *Record) line(before string) ([]byte, error) {
+// encodeLine encodes a record that follows a line with the chain before, and sets the record's own chain.
+func (r *Record) encodeLine(before string) ([]byte, error) {
 	r.Chain = ""
 	var b bytes.Buffer
 	if err := json.NewEncoder(&b).Encode(r); err != nil {
 		return nil, fmt.Errorf("encode step record: %w", err)
 	}
 	plain := bytes.TrimSuffix(b.Bytes(), []byte("}\n"))
-	r.Chain = chain(before, plain)
+	r.Chain = lineChain(before, plain)
 	return append(plain, chainKey+r.Chain+"\"}\n"...), nil
 }
 
-// chain is that of a line given up to its own chain.
-func chain(before string, plain []byte) string {
+// lineChain returns the chain of a line; plain is the line up to its own chain.
+func lineChain(before string, plain []byte) string {
 	h := sha256.New()
 	h.Write([]byte(before + "\n"))
 	h.Write(plain)
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// chainOf is the chain that ends a line, and the line before it; "" where there is none.
-func chainOf(line []byte) (plain []byte, own string) {
+// cutChain cuts a line into the part before its chain and the chain; "" if it has no chain.
+func cutChain(line []byte) (plain []byte, own string) {
 	cut := len(line) - chainSize
 	if cut < 0 || !bytes.HasPrefix(line[cut:], []byte(chainKey)) || !bytes.HasSuffix(line, []byte("\"}\n")) {
 		return line, ""
@@ -64,9 +64,9 @@ func chainOf(line []byte) (plain []byte, own string) {
 	return line[:cut], string(line[cut+len(chainKey) : len(line)-len("\"}\n")])
 }
 
-// Records reads the record of all steps of a store, a line at a time and in order. A store without one has none. A
-// line that was cut short at the end is left out. A line that does not go on from the one before it comes with a
-// *Damage that names it; of one that is no record the record is nil. Any other fault ends the reading.
+// Records reads the record of all steps of a store, a line at a time and in order. A store without a record file has no records. A last
+// line that was cut short is left out. A line that does not go on from the line before it comes with a *Damage that names it; for a line
+// that does not decode the record is nil. Any other fault ends the reading.
 func Records(dir string) iter.Seq2[*Record, error] {
 	return func(yield func(*Record, error) bool) {
 		f, err := os.Open(filepath.Join(dir, RecordFile))
@@ -78,7 +78,7 @@ func Records(dir string) iter.Seq2[*Record, error] {
 			return
 		}
 		defer f.Close()
-		err = scan(f, func(number int, r *Record, _ int64, fault error) bool {
+		err = scanLines(f, func(number int, r *Record, _ int64, fault error) bool {
 			var want string
 			switch {
 			case fault == nil:
@@ -108,13 +108,11 @@ func ReadRecords(dir string) ([]Record, error) {
 	return out, nil
 }
 
-// errChain says that a line does not go on from the line before it.
+// errChain is the fault of a line that does not go on from the line before it.
 var errChain = errors.New("another chain of hashes")
 
-// scan goes through the lines of a record until each says no. end is the offset just after the line. fault is errChain where
-// the line's chain does not go on from the line before, as far as can be known: of a record that begins with a later step, the
-// first line's cannot. Of a line that is no record r is nil, and fault says why.
-func scan(file io.Reader, each func(number int, r *Record, end int64, fault error) bool) error {
+// scanLines calls each for the lines of a record until each returns false. Of a line that is no record r is nil, and fault says why.
+func scanLines(file io.Reader, each func(number int, r *Record, end int64, fault error) bool) error {
 	in := bufio.NewReaderSize(file, 1<<16)
 	end, before := int64(0), ""
 	for number := 1; ; number++ {
@@ -134,8 +132,8 @@ func scan(file io.Reader, each func(number int, r *Record, end int64, fault erro
 			r = nil
 		}
 		end += int64(len(line))
-		plain, own := chainOf(line)
-		follows := own == chain(before, plain) || own == "" && before == "" || number == 1 && r != nil && r.Step > 0
+		plain, own := cutChain(line)
+		follows := own == lineChain(before, plain) || own == "" && before == "" || number == 1 && r != nil && r.Step > 0
 		if fault == nil && !follows {
 			fault = errChain
 		}
@@ -146,10 +144,10 @@ func scan(file io.Reader, each func(number int, r *Record, end int64, fault erro
 	}
 }
 
-// seek is the end of the last line that is wanted. A line that is no record is an error.
-func seek(f *os.File, wanted func(*Record) bool) (tail Tail, err error) {
+// seekTail returns the end of the last line for which wanted is true. A line that does not decode is an error.
+func seekTail(f *os.File, wanted func(*Record) bool) (tail Tail, err error) {
 	var broken error
-	err = scan(f, func(number int, r *Record, end int64, fault error) bool {
+	err = scanLines(f, func(number int, r *Record, end int64, fault error) bool {
 		if r == nil {
 			broken = fmt.Errorf("line %d: %w", number, fault)
 		} else if wanted(r) {
@@ -169,8 +167,8 @@ func openRecord(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// end is where the record stands: it is looked for in the file when the store has not written a line yet.
-func (s *Store) end() (Tail, error) {
+// recordTail returns the end of the record: read from the file when the store has not written a line yet.
+func (s *Store) recordTail() (Tail, error) {
 	if s.tail != nil {
 		return *s.tail, nil
 	}
@@ -179,14 +177,14 @@ func (s *Store) end() (Tail, error) {
 		return Tail{}, err
 	}
 	defer f.Close()
-	tail, err := seek(f, func(*Record) bool { return true })
+	tail, err := seekTail(f, func(*Record) bool { return true })
 	s.tail = &tail
 	return tail, err
 }
 
 // writeRecord puts the line of a step after the tail that it goes on from, cuts what follows, and syncs.
 func (s *Store) writeRecord(after Tail, r *Record) (err error) {
-	line, err := r.line(after.Chain)
+	line, err := r.encodeLine(after.Chain)
 	if err != nil {
 		return err
 	}
@@ -221,8 +219,8 @@ func (s *Store) writeRecord(after Tail, r *Record) (err error) {
 	return nil
 }
 
-// repairRecord makes the record of all steps end with the line of the checkpoint that the run goes on from: later lines
-// are cut, a missing one is added. Lines before it that are gone are an error that wraps ErrRecord.
+// repairRecord makes the record of all steps end with the line of the checkpoint that the run goes on from: later lines are cut, a missing
+// line is added. Lines before it that are gone are an error that wraps ErrRecord.
 func (s *Store) repairRecord(c *Checkpoint) error {
 	f, err := os.Open(filepath.Join(s.cfg.Dir, RecordFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -236,22 +234,22 @@ func (s *Store) repairRecord(c *Checkpoint) error {
 	}
 	defer f.Close()
 	after := c.State.Records
-	if after == nil { // a checkpoint of a build that did not note it
-		tail, err := seek(f, func(r *Record) bool { return r.Step < c.Record.Step })
+	if after == nil { // a checkpoint of a build that did not note the place
+		tail, err := seekTail(f, func(r *Record) bool { return r.Step < c.Record.Step })
 		if err != nil {
 			return fmt.Errorf("repair %s: %w", f.Name(), err)
 		}
 		return s.writeRecord(tail, &c.Record)
 	}
-	have, err := lacks(f, *after)
+	have, err := findLack(f, *after)
 	if err != nil {
 		return fmt.Errorf("repair %s: %w", f.Name(), err)
 	}
 	if have == "" {
 		return s.writeRecord(*after, &c.Record)
 	}
-	// An empty file says that somebody means to go on without the lines before; so does one that this step has begun.
-	anew, err := beginsWith(f, &c.Record, after.Chain)
+	// An empty file is the operator's request to go on without the lines before; so is a file that begins with this step.
+	anew, err := isEmptyOrBegun(f, &c.Record, after.Chain)
 	if err != nil {
 		return fmt.Errorf("repair %s: %w", f.Name(), err)
 	}
@@ -267,9 +265,9 @@ func (s *Store) refuseRecord(c *Checkpoint, have string) error {
 		"file there to go on without it: weir audit then begins with step %d", ErrRecord, path, s.Path(c.State.Step), c.State.Records.Offset, have, c.State.Step)
 }
 
-// lacks says what a file has instead of the lines up to a tail; "" when it has them. The last line's chain stands for
-// the others, so that a start does not read them: an audit does.
-func lacks(f *os.File, want Tail) (have string, err error) {
+// findLack returns a description of the file's content if it does not have the lines up to a tail; "" if it has them. The last line's chain
+// stands for the others, so that a start does not read them: an audit does.
+func findLack(f *os.File, want Tail) (have string, err error) {
 	if want.Offset == 0 {
 		return "", nil
 	}
@@ -284,16 +282,16 @@ func lacks(f *os.File, want Tail) (have string, err error) {
 	if _, err := f.ReadAt(end, want.Offset-int64(len(end))); err != nil {
 		return "", err
 	}
-	if _, own := chainOf(end); own != want.Chain || end[len(end)-1] != '\n' {
+	if _, own := cutChain(end); own != want.Chain || end[len(end)-1] != '\n' {
 		return "other lines", nil
 	}
 	return "", nil
 }
 
-// beginsWith says that a file is empty, or that its first line is a record's, after a line of that chain.
-func beginsWith(f *os.File, r *Record, before string) (bool, error) {
+// isEmptyOrBegun reports whether a file is empty, or its first line is the record's, after a line with the chain before.
+func isEmptyOrBegun(f *os.File, r *Record, before string) (bool, error) {
 	again := *r
-	line, err := again.line(before)
+	line, err := again.encodeLine(before)
 	if err != nil {
 		return false, err
 	}

@@ -34,8 +34,8 @@ func TestARecordThatLacksWhatTheCheckpointGoesOnFromIsRefused(t *testing.T) {
 		"another run's": func(path string, data []byte) error {
 			other := bytes.ReplaceAll(data, []byte(`"next_cursor":4`), []byte(`"next_cursor":5`))
 			lines := bytes.SplitAfter(other, []byte("\n"))
-			plain, _ := chainOf(lines[2])
-			lines[2] = append(plain, chainKey+chain("elsewhere", plain)+"\"}\n"...)
+			plain, _ := cutChain(lines[2])
+			lines[2] = append(plain, chainKey+lineChain("elsewhere", plain)+"\"}\n"...)
 			return os.WriteFile(path, bytes.Join(lines, nil), 0o644)
 		},
 	} {
@@ -198,10 +198,10 @@ func TestALineWhoseChainWasRemovedOrMadeUpIsNamed(t *testing.T) {
 	s, path, data := recorded(t)
 	for number, change := range map[int]func(plain []byte) string{
 		3: func(plain []byte) string { return string(plain) + "}\n" },
-		1: func(plain []byte) string { return string(plain) + chainKey + chain("elsewhere", plain) + "\"}\n" },
+		1: func(plain []byte) string { return string(plain) + chainKey + lineChain("elsewhere", plain) + "\"}\n" },
 	} {
 		lines := bytes.SplitAfter(data, []byte("\n"))
-		plain, _ := chainOf(lines[number-1])
+		plain, _ := cutChain(lines[number-1])
 		lines[number-1] = []byte(change(plain))
 		require.NoError(t, os.WriteFile(path, bytes.Join(lines, nil), 0o644))
 		_, err := ReadRecords(s.Dir())
@@ -216,7 +216,7 @@ func TestAReadErrorIsNotTheEndOfTheRecord(t *testing.T) {
 	broken := errors.New("input/output error")
 	for cut := range data {
 		in := io.MultiReader(bytes.NewReader(data[:cut]), iotest.ErrReader(broken))
-		err := scan(in, func(int, *Record, int64, error) bool { return true })
+		err := scanLines(in, func(int, *Record, int64, error) bool { return true })
 		require.ErrorIs(t, err, broken, "after %d bytes", cut)
 	}
 }
@@ -227,7 +227,7 @@ func TestARecordWithoutChainsIsGoneOnFrom(t *testing.T) {
 	s, path, data := recorded(t)
 	var plain []byte
 	for line := range bytes.Lines(data) {
-		head, _ := chainOf(line)
+		head, _ := cutChain(line)
 		plain = append(append(plain, head...), "}\n"...)
 	}
 	require.NoError(t, os.WriteFile(path, plain, 0o644))

@@ -11,8 +11,8 @@ import (
 
 const referenceDir = "reference"
 
-// Reference gives an engine the policy that a run began with: the weights of version 0, kept in a folder of their own since
-// the checkpoint of version 0 is pruned. step is where the run stands; at step 0 they are policy's, and written.
+// Reference gives an engine the policy that a run began with: the weights of version 0, kept in a folder of their own since the checkpoint
+// of version 0 is pruned. step is the run's step; at step 0 the weights are policy's, and written.
 func (s *Store) Reference(ctx context.Context, step int64, policy Network, tokenizer []byte, into interface {
 	Import(ctx context.Context, dir string) error
 },
@@ -29,13 +29,13 @@ func (s *Store) Reference(ctx context.Context, step int64, policy Network, token
 	_, err := os.Stat(filepath.Join(dir, manifestFile))
 	byHand := errors.Is(err, fs.ErrNotExist)
 	if !byHand {
-		if err := verify(dir, 0); err != nil {
+		if err := verifyFolder(dir, 0); err != nil {
 			return fmt.Errorf("load the reference policy: %w: put the folder back from a copy", err)
 		}
 	}
 	err = into.Import(ctx, dir)
 	if err == nil && byHand {
-		err = seal(dir, 0) // from here on a change is noticed
+		err = sealFolder(dir, 0) // from here on a change is noticed
 	}
 	if err != nil {
 		return fmt.Errorf("load the reference policy: %w", err)
@@ -51,8 +51,8 @@ func (s *Store) writeReference(ctx context.Context, dir string, policy Network, 
 	if err := writeModel(ctx, tmp, policy, tokenizer); err != nil {
 		return err
 	}
-	if err := seal(tmp, 0); err != nil {
+	if err := sealFolder(tmp, 0); err != nil {
 		return err
 	}
-	return s.replace(tmp, dir)
+	return s.replaceFolder(tmp, dir)
 }

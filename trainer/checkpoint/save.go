@@ -15,9 +15,8 @@ import (
 	"github.com/weir-rl/weir/gpu/hf"
 )
 
-// Save writes a checkpoint and the record of its step, then removes the checkpoints no longer kept. When it
-// returns, the checkpoint outlives a crash of the process and, where the disk stores what it says that it has synced, of the
-// machine.
+// Save writes a checkpoint and the record of its step, then removes the checkpoints no longer kept. When it returns, the checkpoint
+// outlives a crash of the process and, if the disk honours syncs, of the machine.
 //
 // Invariant: at every instant the newest complete checkpoint is the one saved last, or the one before it.
 func (s *Store) Save(ctx context.Context, c *Checkpoint) error {
@@ -25,9 +24,9 @@ func (s *Store) Save(ctx context.Context, c *Checkpoint) error {
 	if err := s.keepBatch(c); err != nil {
 		return fmt.Errorf("keep the batch of step %d: %w", step, err)
 	}
-	end, err := s.end()
+	end, err := s.recordTail()
 	if err == nil {
-		err = s.write(ctx, c, end)
+		err = s.writeCheckpoint(ctx, c, end)
 	}
 	if err == nil {
 		err = s.writeRecord(end, &c.Record)
@@ -35,27 +34,27 @@ func (s *Store) Save(ctx context.Context, c *Checkpoint) error {
 	if err != nil {
 		return fmt.Errorf("save checkpoint of step %d: %w", step, err)
 	}
-	s.after("record")
-	s.marks[step] = markOf(&c.State)
-	if err := s.prune(); err != nil {
+	s.stageDone("record")
+	s.marks[step] = streamMark(&c.State)
+	if err := s.pruneOld(); err != nil {
 		return fmt.Errorf("remove old checkpoints: %w", err)
 	}
-	s.after("prune")
+	s.stageDone("prune")
 	return nil
 }
 
-func (s *Store) after(stage string) {
+func (s *Store) stageDone(stage string) {
 	if s.After != nil {
 		s.After(stage)
 	}
 }
 
-// Renew writes the last checkpoint anew, with more messages ended since and the same step, and its record in place of
-// the one before. Afterwards the run goes back to no older one, so that the stream can be purged up to here.
+// Renew writes the last checkpoint anew, with the same step and with more messages ended, and its record in place of the record before.
+// Afterwards the run goes back to no older checkpoint, so that the stream can be purged up to here.
 func (s *Store) Renew(ctx context.Context, c *Checkpoint) error {
 	step := c.State.Step
 	after := s.before
-	err := s.write(ctx, c, after)
+	err := s.writeCheckpoint(ctx, c, after)
 	if err == nil {
 		err = s.writeRecord(after, &c.Record)
 	}
@@ -63,12 +62,12 @@ func (s *Store) Renew(ctx context.Context, c *Checkpoint) error {
 		return fmt.Errorf("renew checkpoint of step %d: %w", step, err)
 	}
 	clear(s.marks)
-	s.marks[step] = markOf(&c.State)
+	s.marks[step] = streamMark(&c.State)
 	return nil
 }
 
-// write writes a checkpoint whose line of the record comes after a tail.
-func (s *Store) write(ctx context.Context, c *Checkpoint, after Tail) error {
+// writeCheckpoint writes a checkpoint whose line of the record comes after a tail.
+func (s *Store) writeCheckpoint(ctx context.Context, c *Checkpoint, after Tail) error {
 	step := c.State.Step
 	final := s.Path(step)
 	tmp := filepath.Join(s.cfg.Dir, tmpPrefix+filepath.Base(final))
@@ -84,7 +83,7 @@ func (s *Store) write(ctx context.Context, c *Checkpoint, after Tail) error {
 	if err = c.Files.Write(tmp); err != nil {
 		return err
 	}
-	s.after("model")
+	s.stageDone("model")
 	if state.OptimizerSteps, err = c.Policy.SaveOptimizer(ctx, tmp); err != nil {
 		return err
 	}
@@ -96,7 +95,7 @@ func (s *Store) write(ctx context.Context, c *Checkpoint, after Tail) error {
 		if state.CriticOptimizerSteps, err = c.Critic.SaveOptimizer(ctx, dir); err != nil {
 			return fmt.Errorf("critic: %w", err)
 		}
-		s.after("critic")
+		s.stageDone("critic")
 	}
 	if len(c.Pending) > 0 {
 		pending, err := encodePending(c.Pending)
@@ -107,7 +106,7 @@ func (s *Store) write(ctx context.Context, c *Checkpoint, after Tail) error {
 			return err
 		}
 	}
-	if _, err := c.Record.line(after.Chain); err != nil { // which gives it its chain
+	if _, err := c.Record.encodeLine(after.Chain); err != nil { // which sets the record's chain
 		return err
 	}
 	for name, v := range map[string]any{stateFile: state, recordFile: c.Record} {
@@ -119,13 +118,13 @@ func (s *Store) write(ctx context.Context, c *Checkpoint, after Tail) error {
 			return err
 		}
 	}
-	s.after("state")
-	if err := seal(tmp, step); err != nil {
+	s.stageDone("state")
+	if err := sealFolder(tmp, step); err != nil {
 		return err
 	}
-	s.after("seal")
-	err = s.replace(tmp, final)
-	s.after("rename")
+	s.stageDone("seal")
+	err = s.replaceFolder(tmp, final)
+	s.stageDone("rename")
 	return err
 }
 
@@ -144,9 +143,8 @@ func writeModel(ctx context.Context, dir string, n Network, tokenizer []byte) er
 	return hf.WriteTokenizer(dir, n.Config(), tokenizer)
 }
 
-// replace renames a finished folder into place. One that is there already was damaged, or the run went back
-// behind it.
-func (s *Store) replace(tmp, final string) error {
+// replaceFolder renames a finished folder into place. A folder that is there already was damaged, or the run went back behind it.
+func (s *Store) replaceFolder(tmp, final string) error {
 	old := filepath.Join(s.cfg.Dir, oldPrefix+filepath.Base(final))
 	if _, err := os.Stat(final); err == nil {
 		if err := os.Rename(final, old); err != nil {
@@ -162,8 +160,8 @@ func (s *Store) replace(tmp, final string) error {
 	return os.RemoveAll(old)
 }
 
-// prune removes checkpoints beyond the newest Keep, but for those kept for good.
-func (s *Store) prune() error {
+// pruneOld removes checkpoints beyond the newest Keep, except those that Every keeps.
+func (s *Store) pruneOld() error {
 	steps, err := Steps(s.cfg.Dir)
 	if err != nil {
 		return err
@@ -183,8 +181,8 @@ func (s *Store) prune() error {
 	return nil
 }
 
-// SafePurge is the sequence up to which a stream is not needed by any checkpoint that the run can go back to.
-// It is 0 while one of them is of another stream, or of the stream before it had lost messages so often.
+// SafePurge is the sequence up to which no checkpoint that the run can go back to needs the stream. It is 0 while any of these checkpoints
+// is of another stream, or of the stream before its last loss of messages.
 func (s *Store) SafePurge(stream string, created time.Time, losses int64) uint64 {
 	low := uint64(math.MaxUint64)
 	for _, m := range s.marks {
@@ -202,19 +200,19 @@ func (s *Store) SafePurge(stream string, created time.Time, losses int64) uint64
 // MarkPurged notes that the stream is about to be purged up to a sequence, so that no checkpoint that needs
 // more is ever gone back to.
 func (s *Store) MarkPurged(stream string, created time.Time, upTo uint64) error {
-	var before purged
+	var before purgeMark
 	err := readJSON(filepath.Join(s.cfg.Dir, purgedFile), &before)
 	if err == nil && before.Stream == stream && before.Created.Equal(created) && before.UpTo >= upTo {
-		return nil // a trainer that starts again purges up to less: what is gone stays gone
+		return nil // a trainer that starts again purges up to less: the purged messages stay gone
 	}
-	err = replaceFile(filepath.Join(s.cfg.Dir, purgedFile), purged{Stream: stream, Created: created, UpTo: upTo})
+	err = replaceFile(filepath.Join(s.cfg.Dir, purgedFile), purgeMark{Stream: stream, Created: created, UpTo: upTo})
 	if err != nil {
 		return fmt.Errorf("note purge: %w", err)
 	}
 	return nil
 }
 
-// ForgetPurged says that what was purged is of a stream that is gone, or whose sequences are used again.
+// ForgetPurged removes the mark of purged messages: their stream is gone, or its sequences are used again.
 func (s *Store) ForgetPurged() error {
 	err := os.Remove(filepath.Join(s.cfg.Dir, purgedFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -223,7 +221,7 @@ func (s *Store) ForgetPurged() error {
 	return nil
 }
 
-type purged struct {
+type purgeMark struct {
 	Stream  string    `json:"stream"`
 	Created time.Time `json:"created"`
 	UpTo    uint64    `json:"up_to"`

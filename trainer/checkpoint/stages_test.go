@@ -210,7 +210,7 @@ func TestACheckpointOfAnotherFormatOrStepIsNamed(t *testing.T) {
 		change(&state)
 		require.NoError(t, writeJSON(path, state))
 		require.NoError(t, os.Remove(filepath.Join(s.Path(3), manifestFile)))
-		require.NoError(t, seal(s.Path(3), 3))
+		require.NoError(t, sealFolder(s.Path(3), 3))
 		_, err := Read(s.Path(3), 3)
 		damage := &Damage{}
 		require.ErrorAs(t, err, &damage, name)

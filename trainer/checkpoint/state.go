@@ -10,27 +10,27 @@ import (
 	"github.com/weir-rl/weir/trainer/batch"
 )
 
-// Format is the layout that this build writes and the only one it reads.
+// Format is the only layout that this build writes and reads.
 const Format = 1
 
-// Checkpoint is everything a trainer goes on from.
+// Checkpoint is the whole state that a trainer goes on from.
 type Checkpoint struct {
 	State  State
 	Record Record
-	// Policy and Critic are what Save writes; Critic is nil where there is none that is a network of its own. Read does not
-	// fill them.
+	// Policy and Critic are the networks that Save writes; Critic is nil unless the critic is a network of its own. Read does not fill
+	// them.
 	Policy, Critic Network
 	// Dir is the folder of the policy and its optimizer, and CriticDir the critic's, "" where there is none. Read fills
 	// them.
 	Dir, CriticDir string
 	// Tokenizer is tokenizer.json, for Save; nil when the model has none.
 	Tokenizer []byte
-	// Files are those of the folder that the policy came from, for Save, which puts them beside the policy's weights as they
-	// are; nil for a policy from nowhere.
+	// Files are the files of the policy's model folder, which Save puts unchanged beside the policy's weights; nil for a policy without a
+	// folder.
 	Files *hf.Files
-	// Pending are the messages that the ledger says are carried: they are delivered first, and not by the stream.
+	// Pending are the carried messages of the ledger: they are delivered first, and not by the stream.
 	Pending []schemas.Delivery
-	// Batch is what the step trained on, to be kept beside the checkpoint. Read does not fill it.
+	// Batch has the trajectories that the step trained on, to be kept beside the checkpoint. Read does not fill it.
 	Batch []schemas.Delivery
 }
 
@@ -42,52 +42,51 @@ type State struct {
 	Step int64 `json:"step"`
 	// OptimizerSteps is the optimizer's own count.
 	OptimizerSteps int64 `json:"optimizer_steps"`
-	// CriticOptimizerSteps is that of the critic's own optimizer, where it has one.
+	// CriticOptimizerSteps is the count of the critic's own optimizer, if any.
 	CriticOptimizerSteps int64 `json:"critic_optimizer_steps,omitempty"`
 	// Random is the state of the generator that shuffles minibatches.
 	Random []byte `json:"random,omitempty"`
-	// Eta and Depth are in force; ConfiguredEta and ConfiguredDepth are what the configuration said then, so
-	// that a change by an operator outlives a restart and a change of the configuration is noticed.
+	// Eta and Depth are in force; ConfiguredEta and ConfiguredDepth are the configured values at that time, so that a change by an operator
+	// outlives a restart and a change of the configuration is noticed.
 	Eta             int `json:"eta"`
 	Depth           int `json:"depth"`
 	ConfiguredEta   int `json:"configured_eta"`
 	ConfiguredDepth int `json:"configured_depth"`
-	// Limits are what operators have set of the limits of episodes; none where the configuration's hold.
+	// Limits are the operators' limits of episodes; none where the configured limits hold.
 	Limits    []schemas.Limit `json:"limits,omitempty"`
 	Admission admission.State `json:"admission"`
 	Issue     Issue           `json:"issue"`
-	// Stream and Created name the stream that Ledger speaks of.
+	// Stream and Created name the stream of Ledger.
 	Stream  string       `json:"stream"`
 	Created time.Time    `json:"created"`
 	Ledger  batch.Ledger `json:"ledger"`
 	// Records is where the record of all steps stood before this step's line; nil where an earlier build wrote it.
 	Records *Tail `json:"records,omitempty"`
-	// Known is the last message that the trainer knows the stream to have held, and Stored when it was stored: without it
-	// the stream has lost messages. 0 and the zero time where that was not noted. Losses counts how often that was so of
-	// the stream of this name and creation time.
+	// Known is the last message that the stream is known to have held, and Stored when it was stored: a stream without it has lost
+	// messages. 0 and the zero time where that was not noted. Losses counts how often the stream of this name and creation time has lost
+	// messages.
 	Known  uint64    `json:"known,omitempty"`
 	Stored time.Time `json:"stored,omitzero"`
 	Losses int64     `json:"losses,omitempty"`
-	// FlatGroups counts the groups dropped for want of variance since the last batch was taken.
+	// FlatGroups counts the groups dropped for lack of variance since the last batch was taken.
 	FlatGroups int `json:"flat_groups"`
-	// KLCoef is the coefficient of the KL term in force, which may adapt; nil when not known. ConfiguredKLCoef is what the
-	// configuration said then.
+	// KLCoef is the coefficient of the KL term in force, which may adapt; nil when not known. ConfiguredKLCoef is the configured value at
+	// that time.
 	KLCoef           *float64 `json:"kl_coef,omitempty"`
 	ConfiguredKLCoef *float64 `json:"configured_kl_coef,omitempty"`
-	// Advantage is what the estimator has learnt from the batches so far; nil for one that learns nothing.
+	// Advantage is the estimator's state from the batches so far; nil for an estimator without state.
 	Advantage *AdvantageState `json:"advantage,omitempty"`
 	Totals    Totals          `json:"totals"`
-	// Metrics are what is known of the step when the checkpoint is written, for a trainer that is killed before it has
-	// reported it.
+	// Metrics are the step's metrics when the checkpoint is written, for a trainer that is killed before it has reported the step.
 	Metrics map[string]float64 `json:"metrics,omitempty"`
-	// Settings are those that the step was trained with, by key; none where nobody gave any.
+	// Settings are the settings that the step was trained with, by key; none where Deps.Settings was nil.
 	Settings map[string]string `json:"settings,omitempty"`
 	SavedAt  time.Time         `json:"saved_at"`
 }
 
-// AdvantageState is that of an estimator that learns from batch to batch.
+// AdvantageState is the state of an estimator that learns from batch to batch.
 type AdvantageState struct {
-	// Name is the estimator's: another one makes nothing of the state.
+	// Name is the estimator's name: another estimator cannot use the state.
 	Name  string          `json:"name"`
 	State json.RawMessage `json:"state"`
 }
@@ -112,14 +111,14 @@ type OpenGroup struct {
 	Index uint64 `json:"index"`
 	// Ticket is the group's first; the others differ in sample, id and seed, which follow from it.
 	Ticket schemas.Ticket `json:"ticket"`
-	// Baseline says that the last ticket asks for a greedy rollout.
+	// Baseline is set if the last ticket asks for a greedy rollout.
 	Baseline bool `json:"baseline,omitempty"`
-	// Trunks is how many samples were issued first, 0 for all. Whether the others are issued too is not kept: it follows from what
-	// has come of the trunks, which is read again.
+	// Trunks is how many samples were issued first, 0 for all. Whether the others are issued too is not kept: it follows from the trunks'
+	// trajectories, which are read again.
 	Trunks int `json:"trunks,omitempty"`
 }
 
-// Group is the group as the assembler knows it.
+// Group is the group in the assembler's form.
 func (g OpenGroup) Group() batch.Group {
 	return batch.Group{
 		Index: g.Index, Cursor: g.Ticket.Cursor, Attempt: g.Ticket.Attempt, Size: g.Ticket.GroupSize, HasBaseline: g.Baseline,
@@ -130,7 +129,7 @@ func (g OpenGroup) Group() batch.Group {
 // Again is a prompt to be issued again.
 type Again struct {
 	Cursor uint64 `json:"cursor"`
-	// Attempt is that of the group that was dropped.
+	// Attempt is the attempt of the dropped group.
 	Attempt int `json:"attempt"`
 }
 

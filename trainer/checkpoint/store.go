@@ -17,28 +17,28 @@ import (
 	"github.com/weir-rl/weir/internal/check"
 )
 
-// Network is a model with its optimizer, which writes its own files; a gpu.Engine is one.
+// Network is a model with its optimizer, which writes its own files; a gpu.Engine is a Network.
 type Network interface {
 	Config() gpu.Config
 	Export(ctx context.Context, dir string, o gpu.ExportOptions) (gpu.Pending, error)
 	SaveOptimizer(ctx context.Context, dir string) (steps int64, err error)
 }
 
-// Config says what is kept, and where.
+// Config configures which checkpoints and batches are kept, and where.
 type Config struct {
 	// Dir is the store's folder.
 	Dir string `koanf:"dir" default:"checkpoints"`
 	// Keep is how many of the newest checkpoints stay; a run can go back to any of them.
 	Keep int `koanf:"keep" default:"2" above:"0"`
-	// Every keeps each checkpoint whose step is a multiple of it for good, for people; 0 keeps none.
+	// Every keeps each checkpoint whose step is a multiple of it for good, for people; 0 keeps none for good.
 	Every int `koanf:"every" min:"0"`
 	// Messages is how many messages may end without being trained on before the last checkpoint is written anew, so that the stream can be
 	// purged of them.
 	Messages int `koanf:"messages" default:"1024" above:"0"`
-	// Batches is how many of the newest batches are kept whole, for audits: -1 is all that BatchBytes has room for, 0
-	// none.
+	// Batches is how many of the newest batches are kept whole, for audits: -1 is as many as BatchBytes has room for, 0 none.
 	Batches int `koanf:"batches" default:"-1" min:"-1"`
-	// BatchBytes bounds what the kept batches take on the disk, in bytes: the oldest go first, and the newest always stays. 0 is no bound.
+	// BatchBytes bounds the size of the kept batches on the disk, in bytes: the oldest are removed first, and the newest always stays. 0 is
+	// no bound.
 	BatchBytes int64 `koanf:"batch_bytes" default:"1073741824" min:"0"`
 }
 
@@ -53,14 +53,14 @@ func (c Config) Validate() error {
 	)
 }
 
-// Store is a folder of checkpoints, held by one process.
+// Store is a folder of checkpoints, held by a single process.
 type Store struct {
 	cfg    Config
 	unlock func() error
-	// After is called when a part of Save is done, with its name: model, critic, state, seal, rename, record, prune.
-	// It is where a test ends the process; it may be nil.
+	// After is called when a part of Save is done, with its name: model, critic, state, seal, rename, record, prune. Tests end the process
+	// in it; it may be nil.
 	After func(stage string)
-	// marks are those of the checkpoints on disk that a run can go back to, by step.
+	// marks are the marks of the checkpoints on disk that a run can go back to, by step.
 	marks map[int64]mark
 	// before and tail are where the line of the last step begins and ends in the record; tail is nil until that is known.
 	before Tail
@@ -69,7 +69,7 @@ type Store struct {
 	kept []keptFile
 }
 
-// mark is what a checkpoint needs of a stream: everything after low.
+// mark names the messages of a stream that a checkpoint needs: every message after low.
 type mark struct {
 	stream  string
 	created time.Time
@@ -77,24 +77,24 @@ type mark struct {
 	low     uint64
 }
 
-func markOf(s *State) mark { return mark{s.Stream, s.Created, s.Losses, s.Ledger.Low} }
+func streamMark(s *State) mark { return mark{s.Stream, s.Created, s.Losses, s.Ledger.Low} }
 
 // ErrLocked is returned by Open when another trainer holds the folder.
 var ErrLocked = errors.New("the checkpoint folder is in use by another trainer")
 
-// Open takes the folder, making it if need be. What an earlier process left half-written is removed.
+// Open takes the folder, making it if need be. Files that an earlier process left half-written are removed.
 func Open(cfg Config) (*Store, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o755); err != nil {
 		return nil, fmt.Errorf("open checkpoints: %w", err)
 	}
-	unlock, err := lock(filepath.Join(cfg.Dir, lockFile))
+	unlock, err := lockFolder(filepath.Join(cfg.Dir, lockFile))
 	if err != nil {
 		return nil, fmt.Errorf("open checkpoints %s: %w", cfg.Dir, err)
 	}
 	s := &Store{cfg: cfg, unlock: unlock, marks: map[int64]mark{}}
-	err = s.sweep()
+	err = s.removeHalfWritten()
 	if err == nil {
-		s.kept, err = keptFiles(cfg.Dir)
+		s.kept, err = listKept(cfg.Dir)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open checkpoints %s: %w", cfg.Dir, err), unlock())
@@ -112,10 +112,10 @@ func (s *Store) Dir() string { return s.cfg.Dir }
 // Open removes it.
 func (s *Store) Scratch(name string) string { return filepath.Join(s.cfg.Dir, tmpPrefix+name) }
 
-// Path is the folder of one step's checkpoint.
+// Path is the folder of a step's checkpoint.
 func (s *Store) Path(step int64) string { return StepDir(s.cfg.Dir, step) }
 
-// StepDir is the folder of one step's checkpoint in a store.
+// StepDir is the folder of a step's checkpoint in a store.
 func StepDir(dir string, step int64) string {
 	return filepath.Join(dir, fmt.Sprintf("step_%06d", step))
 }
@@ -141,9 +141,9 @@ func Steps(dir string) ([]int64, error) {
 	return steps, nil
 }
 
-// sweep removes what a killed process left half-written, here and among the batches. An old folder whose replacement
+// removeHalfWritten removes the files that a killed process left half-written, here and among the batches. An old folder whose replacement
 // never came into place is put back.
-func (s *Store) sweep() error {
+func (s *Store) removeHalfWritten() error {
 	entries, err := os.ReadDir(s.cfg.Dir)
 	if err != nil {
 		return err
@@ -158,7 +158,7 @@ func (s *Store) sweep() error {
 				}
 				continue
 			}
-		} else if !halfWritten(e.Name()) {
+		} else if !isHalfWritten(e.Name()) {
 			continue
 		}
 		if err := os.RemoveAll(path); err != nil {
@@ -177,9 +177,9 @@ func (s *Store) sweep() error {
 	return syncDir(s.cfg.Dir)
 }
 
-// halfWritten says that an entry of the store is a file or a folder that was being written. A build before this one wrote
+// isHalfWritten reports whether an entry of the store is a file or a folder that was being written. An earlier build wrote
 // "..tmp-step_000007.tmp-123" beside ".tmp-step_000007".
-func halfWritten(name string) bool {
+func isHalfWritten(name string) bool {
 	return strings.HasPrefix(strings.TrimLeft(name, "."), strings.TrimLeft(tmpPrefix, ".")) && strings.HasPrefix(name, ".") ||
 		strings.HasSuffix(name, tmpSuffix)
 }

@@ -2,7 +2,7 @@ package metrics
 
 import "fmt"
 
-// Cause is what the difference between sampler and trainer most likely comes from.
+// Cause is the most likely cause of the difference between sampler and trainer.
 type Cause int
 
 // The causes.
@@ -14,7 +14,7 @@ const (
 	CauseWeights
 )
 
-// Mismatch says what is wrong where sampler and trainer differ by too much in a step, and which setting to look at; "" where they
+// Mismatch describes the difference where sampler and trainer differ by too much in a step, and names the setting to look at; "" where they
 // do not.
 func Mismatch(v map[string]float64) string {
 	what := ""

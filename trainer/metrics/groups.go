@@ -1,6 +1,6 @@
 package metrics
 
-// Group is the keys of one kind.
+// Group is the keys of a kind.
 type Group struct {
 	Title string
 	Keys  []Key
@@ -19,11 +19,11 @@ func Groups() []Group {
 			BatchGroups, BatchTrajectories, BatchPassedOver, BatchTokens, BatchLength, BatchTurns,
 			BatchForked, BatchDiverged, BatchForkedTokens,
 		}},
-		{"Distance from the policy that sampled (step_done; of the proximal policy, as verl reports it)", offPolicy()},
+		{"Distance from the policy that sampled (step_done; of the proximal policy, as verl reports it)", offPolicyKeys()},
 		{"Sampler and trainer (step_done)", []Key{
 			MismatchTokens, MismatchMean, MismatchMax, MismatchSame, MismatchESS, MismatchCause,
 		}},
-		{"Loss (step_done; which of them depends on the loss)", losses()},
+		{"Loss (step_done; which of them depends on the loss)", lossKeys()},
 		{"Policy and optimizer (step_done)", []Key{
 			PolicyEntropy, PolicyMismatchKL, OptimizerGradNorm, OptimizerLearningRate, OptimizerSkipped,
 		}},
@@ -54,8 +54,9 @@ func Groups() []Group {
 	}
 }
 
-// offPolicy are the keys of what loss.OffPolicy measures: OffPolicy gives them by its names.
-func offPolicy() []Key {
+// offPolicyKeys returns the keys of the measures of loss.OffPolicy: OffPolicy returns them by their names. OffPolicy gives them by its
+// names.
+func offPolicyKeys() []Key {
 	return []Key{
 		{"off_policy/kl", "nats", "Mean of the sampling less the training log-probability (k1).", Gauge{}},
 		{"off_policy/k3_kl", "nats", "The same by k3, which is never negative.", Gauge{}},
@@ -73,8 +74,8 @@ func offPolicy() []Key {
 	}
 }
 
-// losses are the keys of what the losses report: Loss gives them by their names.
-func losses() []Key {
+// lossKeys returns the keys of the numbers that the losses report: Loss returns them by their names. Loss gives them by their names.
+func lossKeys() []Key {
 	return []Key{
 		LossPolicy,
 		{"loss/approx_kl", "nats", "Mean of old minus new log-probability: how far the step has moved the policy.", Gauge{"approx_kl_nats", "Mean of old minus new log-probability over the last step."}},

@@ -1,6 +1,5 @@
-// Package metrics declares what a step of a run is reported by: each key of metrics.jsonl once, with its unit, its meaning
-// and, where there is one, the gauge that Prometheus shows. The trainer, the evaluator, the progress view and docs/metrics.md
-// read the keys from here.
+// Package metrics declares the numbers of a step's report: each key of metrics.jsonl once, with its unit, its meaning and, if any, its
+// Prometheus gauge. The trainer, the evaluator, the progress view and docs/metrics.md read the keys from here.
 //
 //	v := map[string]float64{}
 //	metrics.RewardMean.Set(v, 0.75)
@@ -9,13 +8,13 @@ package metrics
 
 import "strings"
 
-// Key is one number of an event's metrics.
+// Key is a number of an event's metrics.
 type Key struct {
-	// Name is what the number stands under. It ends with <...> where the run decides the rest: see Of.
+	// Name is the number's key. It ends with <...> where the run decides the rest: see Of.
 	Name string
-	// Unit is "" for a number without one.
+	// Unit is "" for a number without a unit.
 	Unit string
-	// Help says what the number is, and what it means where it moves.
+	// Help describes the number, and the meaning of a change.
 	Help string
 	// Gauge shows the last step's value; the zero value is none.
 	Gauge Gauge
@@ -34,13 +33,13 @@ func (k Key) Set(v map[string]float64, x float64) { v[k.Name] = x }
 // In is the number among those of an event, 0 where it is not there.
 func (k Key) In(v map[string]float64) float64 { return v[k.Name] }
 
-// Prefix is what the names of a key begin with that the run decides the rest of; of another key it is its name.
+// Prefix is the fixed beginning of a key's names where the run decides the rest; otherwise the name.
 func (k Key) Prefix() string {
 	prefix, _, _ := strings.Cut(k.Name, "<")
 	return prefix
 }
 
-// Of is the name of one of the numbers of such a key.
+// Of is the name of a number of a key with a prefix.
 func (k Key) Of(name string) string { return k.Prefix() + name }
 
 // Loss is the name of a number that a loss reports.

@@ -1,6 +1,6 @@
 package metrics
 
-// The keys, by what they are of.
+// The keys, by subject.
 var (
 	RewardMean      = Key{"reward/mean", "", "Mean reward of the batch's trajectories, those passed over among them: what training raises.", Gauge{"reward_mean", "Mean reward of the last batch."}}
 	RewardStd       = Key{"reward/std", "", "Its standard deviation over trajectories. Near 0: nothing to compare within groups.", Gauge{}}
