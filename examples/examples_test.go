@@ -36,20 +36,21 @@ func TestAModuleOfItsOwnTrains(t *testing.T) {
 	require.Regexp(t, `(?m)^ *boxes +\d`, out, "the score of the task's own questions")
 }
 
-// A module outside the tree trains an agent from its main, with a task, a reward and a loss of its own, and takes the error of a wrong
-// configuration apart.
+// A module outside the tree trains an agent from its main, with a task, a reward and a loss of its own that has a key, and takes the error
+// of a wrong configuration apart.
 func TestAModuleOfItsOwnEmbedsARun(t *testing.T) {
 	t.Parallel()
 	fulltest.Need(t, "builds and runs a program")
-	program, run := buildOutside(t, "embed", "WEIR_TRAINER__STEPS=2", "WEIR_BROKER__LISTEN=127.0.0.1:0", "WEIR_VIEW__LISTEN=")
+	program, run := buildOutside(t, "embed", "WEIR_TRAINER__STEPS=2", "WEIR_TRAINER__LOSS__OPTIONS__HIGH=0.4", "WEIR_BROKER__LISTEN=127.0.0.1:0", "WEIR_VIEW__LISTEN=")
 	require.Regexp(t, `^version 2: [01]\.\d\d of the test questions are answered rightly\n$`, run(program))
 
 	wrong := exec.CommandContext(t.Context(), program)
-	wrong.Dir, wrong.Env = filepath.Dir(program), append(os.Environ(), "WEIR_TRAINER__ETA=-1", "WEIR_TRAINER__STEPS=x")
+	wrong.Dir, wrong.Env = filepath.Dir(program), append(os.Environ(), "WEIR_TRAINER__ETA=-1", "WEIR_TRAINER__STEPS=x", "WEIR_TRAINER__LOSS__OPTIONS__HIGH=1.5")
 	out, err := wrong.CombinedOutput()
 	require.Error(t, err)
 	require.Contains(t, string(out), "key trainer.eta, value -1: must not be negative\n")
 	require.Contains(t, string(out), "key trainer.steps, ")
+	require.Contains(t, string(out), "key trainer.loss.options.high, value 1.5: ")
 }
 
 // buildOutside builds an example that is a module of its own in a folder outside the tree. run runs a program there, with variables over

@@ -123,11 +123,16 @@ func (reward) Score(_ context.Context, ticket *schemas.Ticket, t *producers.Tran
 }
 
 // [loss]
-// wide is PPO's loss of one token with a wider clip upwards: -min(ratio A, clip(ratio, 0.8, 1.3) A).
-var wide = loss.PerToken("wide", loss.Facts{}, func(t loss.Token) (value, slope float64) {
+// width is the loss's own key: trainer.loss.options.high.
+type width struct {
+	High float64 `koanf:"high" above:"0" max:"1"`
+}
+
+// wide is PPO's loss of one token with a wider clip upwards: -min(ratio A, clip(ratio, 0.8, 1 + high) A).
+var wide = loss.PerTokenWith("wide", width{High: 0.3}, loss.Facts{}, func(w width, t loss.Token) (value, slope float64) {
 	ratio := math.Exp(t.Logprob - t.Old)
-	if t.Advantage > 0 && ratio > 1.3 || t.Advantage < 0 && ratio < 0.8 {
-		return -max(0.8, min(1.3, ratio)) * t.Advantage, 0
+	if t.Advantage > 0 && ratio > 1+w.High || t.Advantage < 0 && ratio < 0.8 {
+		return -max(0.8, min(1+w.High, ratio)) * t.Advantage, 0
 	}
 	return -ratio * t.Advantage, -ratio * t.Advantage
 })
