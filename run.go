@@ -15,6 +15,7 @@ import (
 	"github.com/weir-rl/weir/internal/config"
 	"github.com/weir-rl/weir/internal/machine"
 	"github.com/weir-rl/weir/internal/report"
+	"github.com/weir-rl/weir/schemas"
 )
 
 // Config says how a run is configured, and who hears of it. Its zero value is the run of the defaults, which docs/configuration.md
@@ -198,6 +199,17 @@ func (*runView) ColdStart(map[string]float64) {}
 func (v *runView) Dropped(_ int64, _, _ int, trouble string) {
 	if trouble != "" {
 		v.Note(trouble)
+	}
+}
+
+// Failing notes the episodes that fail.
+func (v *runView) Failing(e *schemas.Event) {
+	if failing, ok := schemas.FailingOf(e); ok && !failing.Over {
+		var all report.Failures
+		all.AddEvent(e)
+		for _, f := range all.List() {
+			v.Note(f.String())
+		}
 	}
 }
 

@@ -76,7 +76,7 @@ func (c *Context) Calls(ctx context.Context, calls []ToolCall) ([]Observation, e
 	defer e.mu.Unlock()
 	for i, r := range results {
 		if r.own && r.err != nil || errors.Is(r.err, ErrUnavailable) {
-			return nil, fmt.Errorf("call %s: %w", calls[i].Name, r.err)
+			return nil, blamePart(PartTool, calls[i].Name, r.err)
 		}
 		e.recordCall(c.turn, &r)
 		observations = append(observations, r.said)

@@ -315,13 +315,13 @@ func (c *Context) samplePiece(ctx context.Context, stop []int32, most int, last 
 			e.total += len(g.Tokens)
 		}
 		e.unserved = e.unserved || len(d.tokens) == 0
-		return "", fmt.Errorf("generate: %w", err)
+		return "", blamePart(PartEngine, "", fmt.Errorf("generate: %w", err))
 	}
 	if isFull(g) {
 		return "", &StoppedError{schemas.StopTokens}
 	}
 	if err := checkGeneration(g, room); err != nil {
-		return "", fmt.Errorf("generate: %w", err)
+		return "", blamePart(PartEngine, "", fmt.Errorf("generate: %w", err))
 	}
 	d.addPiece(g)
 	e.total += len(g.Tokens)

@@ -8,9 +8,9 @@ import (
 	"github.com/weir-rl/weir/streams/generate"
 )
 
-// ErrUnavailable is returned, wrapped, by a tool when the service behind it is away. The agent is not told: its ticket is tried
-// again.
-var ErrUnavailable = errors.New("tool unavailable")
+// ErrUnavailable is returned, wrapped, by a tool, an agent or a reward when the service behind it is away. The policy is shown nothing of it:
+// the ticket is tried again.
+var ErrUnavailable = errors.New("unavailable")
 
 // ErrPrompt is returned, wrapped, by the opening of a session when the prompt's data for the tool is at fault. Another try would fail
 // in the same way: the ticket is not tried again, and its sample is closed with the reason.
@@ -54,6 +54,3 @@ var errUnknownTask = errors.New("no environment for task")
 
 // errNothingSampled marks a rollout without a single token of the policy's: there is nothing to train on.
 var errNothingSampled = errors.New("no token was sampled")
-
-// errScore marks a rollout that could not be scored.
-var errScore = errors.New("score the rollout")

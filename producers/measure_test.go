@@ -121,7 +121,7 @@ func TestTheMachinerysErrorsEndNoEvaluation(t *testing.T) {
 	require.InDelta(t, 1, report.ExactMatch, 0)
 	require.Len(t, report.Samples, 4)
 	require.Equal(t, 3, report.Samples[1].Attempts)
-	require.Contains(t, report.Samples[1].Error, "tool unavailable")
+	require.Contains(t, report.Samples[1].Error, "search: unavailable")
 	require.Nil(t, report.Samples[1].ExactMatch)
 	kept := report.Samples[0]
 	require.Equal(t, "helsinki", kept.Answer)
@@ -131,5 +131,5 @@ func TestTheMachinerysErrorsEndNoEvaluation(t *testing.T) {
 	require.InDelta(t, 1, report.Measures["mean_at_1"].Value, 0)
 
 	_, err = producers.EvaluateBy(t.Context(), roll, prompts[1:2], cfg)
-	require.ErrorContains(t, err, "each of 1 rollouts failed: prompt aoslo: search: tool unavailable")
+	require.ErrorContains(t, err, "each of 1 rollouts failed: prompt aoslo: search: unavailable")
 }

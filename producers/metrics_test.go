@@ -106,7 +106,7 @@ func TestEachFailureIsCountedByItsCause(t *testing.T) {
 				return nil, generate.ErrFailed
 			})
 		},
-		"weir_producer_dropped_total other failed": func(e *producers.Environment, _ *schemas.Ticket) {
+		"weir_producer_dropped_total agent failed": func(e *producers.Environment, _ *schemas.Ticket) {
 			e.Agent = agentFunc(func(context.Context, *producers.Episode) error { return wrong })
 		},
 		"weir_producer_dropped_total too_large failed": func(e *producers.Environment, _ *schemas.Ticket) {

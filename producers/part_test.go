@@ -100,7 +100,7 @@ func TestAFailureOfAnOwnToolIsTheMachinerys(t *testing.T) {
 		})
 		if name == "an error" {
 			require.ErrorIs(t, err, gone)
-			require.ErrorContains(t, err, "call ask")
+			require.ErrorContains(t, err, "tool ask: ")
 		} else {
 			require.ErrorContains(t, err, "a bug")
 			panicked := &producers.PanicError{}

@@ -15,6 +15,8 @@ type Environment struct {
 	Policy    Policy
 	Tokenizer Tokenizer
 	Agent     Agent
+	// AgentName and RewardName are the names of the agent and the reward in the configuration, for messages; "" is none.
+	AgentName, RewardName string
 	// Tools that the agent may call, by distinct names; nil is none.
 	Tools  []Tool
 	Reward Reward
@@ -102,12 +104,12 @@ func (e *Episode) runAndScore(ctx context.Context) (*schemas.Trajectory, *Transc
 		return err
 	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("%w: %w", errScore, err)
+		return nil, nil, blamePart(PartReward, e.env.RewardName, err)
 	}
 	transcript.Workspace, transcript.pieces = nil, nil // its sessions are about to be closed, and its tokens are the trajectory's
 	trajectory, err := e.newTrajectory(score)
 	if err != nil {
-		return nil, nil, fmt.Errorf("%w: %w", errScore, err)
+		return nil, nil, blamePart(PartReward, e.env.RewardName, err)
 	}
 	return trajectory, transcript, nil
 }
@@ -139,7 +141,7 @@ func (e *Episode) runAgent(ctx context.Context) (schemas.StopReason, error) {
 	case errors.Is(context.Cause(agentCtx), errTimedOut):
 		return schemas.StopTimeout, nil
 	}
-	return "", fmt.Errorf("run the agent: %w", err)
+	return "", blamePart(PartAgent, e.env.AgentName, err)
 }
 
 // newTrajectory returns the episode's record, with its scores.

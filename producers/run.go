@@ -25,6 +25,9 @@ type Deps struct {
 	// Served is told of every ticket when the work on it has ended, by many goroutines at once, and must not wait; nil is told of
 	// none.
 	Served func(Served)
+	// Failing is told when many episodes of a task fail, at each doubling of their number, and when they succeed again; by many goroutines
+	// at once. It must not wait. nil is told of none.
+	Failing func(schemas.Failing)
 	// Log defaults to none.
 	Log *slog.Logger
 }

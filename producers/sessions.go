@@ -25,7 +25,7 @@ func (e *Episode) openSessions(ctx context.Context) error {
 			return fmt.Errorf("prompt %s: open a session of tool %s: %w", e.ticket.Prompt.ID, tool.Spec().Name, err)
 		}
 		if err != nil {
-			return fmt.Errorf("open a session of tool %s: %w: %w", tool.Spec().Name, ErrUnavailable, err)
+			return blamePart(PartTool, tool.Spec().Name, fmt.Errorf("open a session: %w: %w", ErrUnavailable, err))
 		}
 		e.sessions = append(e.sessions, tool)
 	}

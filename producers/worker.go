@@ -16,7 +16,6 @@ import (
 
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
-	"github.com/weir-rl/weir/streams/generate"
 )
 
 // worker serves tickets; its slots share it.
@@ -26,8 +25,11 @@ type worker struct {
 	envs    map[string]Environment // by task
 	metrics *Metrics
 	served  func(Served)
+	failing func(schemas.Failing)
 	log     *slog.Logger
 	running *running
+	// failures has a watch for each task.
+	failures map[string]*failureWatch
 	// closing closes the sessions of episodes, off the path of the tickets.
 	closing errgroup.Group
 	// ids has, for each episode that is not yet closed, a channel that closes when it is.
@@ -36,13 +38,14 @@ type worker struct {
 
 func newWorker(cfg Config, deps Deps) *worker {
 	w := &worker{
-		cfg: cfg, stream: deps.Stream, envs: map[string]Environment{}, metrics: deps.Metrics, served: deps.Served, running: newRunning(),
-		log: deps.Log.With("producer", cfg.Name),
+		cfg: cfg, stream: deps.Stream, envs: map[string]Environment{}, metrics: deps.Metrics, served: deps.Served, failing: deps.Failing, running: newRunning(),
+		failures: map[string]*failureWatch{}, log: deps.Log.With("producer", cfg.Name),
 	}
 	w.closing.SetLimit(cfg.Concurrency)
 	for task, env := range deps.Environments {
 		env.metrics, env.stops = deps.Metrics, newStopTokens(env.Tokenizer)
 		w.envs[task] = env
+		w.failures[task] = new(failureWatch)
 	}
 	return w
 }
@@ -134,6 +137,7 @@ func (w *worker) serveTicket(working, settling context.Context, lease Lease) {
 	}
 	switch {
 	case err == nil:
+		w.noteOutcome(ticket.Task, nil)
 		w.acknowledge(settling, lease, log)
 	case errors.Is(err, errLeaseLost):
 		w.metrics.episodeDropped("lease_lost", "")
@@ -149,15 +153,37 @@ func (w *worker) serveTicket(working, settling context.Context, lease Lease) {
 		log.Info("the engines are full or away: the ticket goes back", "err", err)
 		w.releaseTicket(settling, lease, w.cfg.RetryDelay, log)
 	case lease.Delivery() >= w.cfg.MaxDeliver, isUnretryable(err):
-		w.metrics.episodeDropped(dropReason(err, "failed"), failureCause(err))
-		log.Error("episode failed for the last time: its sample is closed", "err", err)
+		w.metrics.episodeDropped(dropReason(err, "failed"), causeLabel(err))
+		level := slog.LevelError
+		if !w.noteOutcome(ticket.Task, err) {
+			level = slog.LevelDebug
+		}
+		log.Log(settling, level, "episode failed for the last time: its sample is closed", "err", err)
 		w.closeSample(settling, lease, err, log)
 	default:
-		w.metrics.episodeDropped(dropReason(err, "returned"), failureCause(err))
+		w.metrics.episodeDropped(dropReason(err, "returned"), causeLabel(err))
 		delay := w.cfg.retryDelay(lease.Delivery())
-		log.Warn("episode failed: the ticket goes back", "err", err, "delay", delay)
+		level := slog.LevelWarn
+		if !w.noteOutcome(ticket.Task, err) {
+			level = slog.LevelDebug
+		}
+		log.Log(settling, level, "episode failed: the ticket goes back", "err", err, "delay", delay)
 		w.giveBack(settling, lease, delay, log)
 	}
+}
+
+// noteOutcome takes the end of an attempt at a ticket, nil for a success, and reports what is to be reported. It returns whether the log is
+// to have the failure: the first ones of a spell, and then one at each doubling.
+func (w *worker) noteOutcome(task string, err error) (logged bool) {
+	watch := w.failures[task]
+	if watch == nil {
+		return true // no environment of this producer
+	}
+	report, due := watch.addOutcome(task, err)
+	if due && w.failing != nil {
+		w.failing(report)
+	}
+	return due || watch.isFresh()
 }
 
 // dropReason returns the label that an episode without a trajectory is counted under.
@@ -171,27 +197,12 @@ func dropReason(err error, otherwise string) string {
 	return otherwise
 }
 
-// failureCause returns the cause of an episode's failure as a label.
-func failureCause(err error) string {
-	switch {
-	case dropReason(err, "") != "":
-		return "" // the word for why says it
-	case errors.Is(err, errScore):
-		return "reward"
-	case errors.Is(err, errNothingSampled):
-		return "nothing_sampled"
-	case errors.Is(err, ErrPrompt):
-		return "prompt"
-	case errors.Is(err, ErrUnavailable):
-		return "tool"
-	case errors.Is(err, generate.ErrFailed):
-		return "engine"
-	case errors.Is(err, streams.ErrTooLarge):
-		return "too_large"
-	case errors.Is(err, schemas.ErrInvalid):
-		return "malformed"
+// causeLabel returns the cause of a failure as a label; "" where the label of dropReason says it.
+func causeLabel(err error) string {
+	if dropReason(err, "") != "" {
+		return ""
 	}
-	return "other"
+	return failureCause(err)
 }
 
 // quoteNames lists the names of tasks, sorted.

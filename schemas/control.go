@@ -58,6 +58,8 @@ const (
 	// EventDropped counts, while a step gathers its batch, the groups that the selection dropped because the rewards of their samples were
 	// equal. Message is the fault where no group was kept, else "".
 	EventDropped EventType = "dropped"
+	// EventFailing is a producer's report that the episodes of a task fail, or succeed again: a [Failing].
+	EventFailing EventType = "failing"
 )
 
 // MetricAgain is the key, in the metrics of a worker's events, of the seconds within which the worker tells of itself again. A worker that

@@ -44,6 +44,8 @@ type Task struct {
 	// served are those that are placed on workers, as a worker has them.
 	served []producers.Tool
 	reward producers.Reward
+	// agentName and rewardName are for messages: the section of the agent and the type of the reward; "" are those that the task brings.
+	agentName, rewardName string
 	// limits are those of scores; in training turns bounds the tool calls, where it is not nil.
 	limits schemas.Limits
 	turns  trainer.TurnSchedule
@@ -133,7 +135,10 @@ func (c *Course) FindTask(name string) (*Task, error) {
 
 // taskEnvironment is what a task's episodes run in with a policy to sample from.
 func (c *Course) taskEnvironment(t *Task, policy producers.Policy) producers.Environment {
-	return producers.Environment{Policy: policy, Tokenizer: c.Tokenizer, Agent: t.agent, Tools: t.tools, Reward: t.reward, MaxSegments: c.maxSegments}
+	return producers.Environment{
+		Policy: policy, Tokenizer: c.Tokenizer, Agent: t.agent, Tools: t.tools, Reward: t.reward,
+		MaxSegments: c.maxSegments, AgentName: t.agentName, RewardName: t.rewardName,
+	}
 }
 
 // taskEnvironments are those of all tasks, by name.

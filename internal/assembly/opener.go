@@ -225,7 +225,7 @@ func (o *opener) openTask(ctx context.Context, name string, setup *tasks.Setup, 
 	section, limits := o.cfg.Tasks[name], o.cfg.Limits(name)
 	t := &Task{
 		Name: name, weight: section.Weight, Setup: setup, agent: setup.Agent, tools: setup.Tools, plain: setup.Tools, reward: setup.Reward,
-		limits: limits.Rollout(), turns: o.cfg.TurnSchedule(name),
+		limits: limits.Rollout(), turns: o.cfg.TurnSchedule(name), agentName: section.Agent, rewardName: section.Reward.Type,
 	}
 	t.limits.MaxSegments = section.Limits.MaxSegments
 	if err := o.openTools(ctx, t); err != nil {

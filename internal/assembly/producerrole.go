@@ -129,11 +129,14 @@ func (p pinnedPolicy) Generate(ctx context.Context, req *schemas.GenerateRequest
 
 // rollOut runs the episodes of training tickets.
 func (p *producerRole) rollOut(ctx context.Context, tickets *streams.TicketSource, generator *generate.Client) error {
+	failing, stop := reportFailures(ctx, p.log, p.run, p.own.Name)
+	defer stop()
 	return producers.Run(ctx, p.own, producers.Deps{
 		Stream:       producers.OnRun(p.run, tickets),
 		Environments: p.course.taskEnvironments(generator),
 		Metrics:      p.metrics,
 		Served:       tracedRollouts(p.tracer),
+		Failing:      failing,
 		Log:          p.log,
 	})
 }

@@ -62,6 +62,10 @@ func (t *trainerRole) trainPolicy(ctx context.Context) error {
 		defer done()
 		return trainer.Run(ctx, t.cfg.Trainer, deps)
 	})
+	group.Go(func() error {
+		s.showFailures(trained, run, view)
+		return nil
+	})
 	if t.scoresVersions() {
 		scorer := versionScorer{process: t.process, run: t.run, course: t.course, book: t.book, opener: samplerOpener{t.cfg, t.course, t.log}}
 		group.Go(func() error { return scorer.scoreVersions(ctx, trained) })

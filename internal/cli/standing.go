@@ -46,6 +46,8 @@ type standing struct {
 	Refused int `json:"refused"`
 	// RefusedByProducer counts the newest of them by the producer under whose name they came.
 	RefusedByProducer []runfolder.ProducerRefusals `json:"refused_by_producer"`
+	// Failures are the tasks whose episodes fail.
+	Failures []report.Failure `json:"failures"`
 	// LastStep and LastScore are nil before the first.
 	LastStep  *eventAnswer `json:"last_step,omitempty"`
 	LastScore *eventAnswer `json:"last_score,omitempty"`
@@ -75,6 +77,7 @@ func newStanding(run string, up bool, read *runfolder.Standing) *standing {
 	out := &standing{
 		Run: run, State: read.State, Detail: read.Detail, Up: up, Trainer: read.Trainer.String(), Limits: []string{},
 		Tickets: read.Counts.Tickets, Trajectories: read.Counts.Trajectories, Refused: read.Counts.Rejected, RefusedByProducer: read.Refused,
+		Failures: read.History.Failures(),
 	}
 	if heard := read.History.LastHeard; !heard.IsZero() {
 		out.TrainerHeardAt = &heard
@@ -115,6 +118,9 @@ func (o *standing) printStanding(w io.Writer, width int) {
 	t.AppendRows([]table.Row{{"run", o.Run}, {"state", report.Plain(state)}})
 	if !o.Up {
 		t.AppendRow(table.Row{"trainer", report.Plain(o.Trainer)})
+	}
+	for _, f := range o.Failures {
+		t.AppendRow(table.Row{"episodes fail", f.String()})
 	}
 	t.AppendRow(table.Row{"policy version", o.PolicyVersion})
 	if o.LastStep != nil {

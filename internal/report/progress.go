@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/trainer/metrics"
 )
 
@@ -40,6 +41,7 @@ type Progress struct {
 	// gathered says how the next batch comes about while groups are dropped for it, trouble why that leads nowhere; "" from
 	// the step on.
 	gathered, trouble string
+	failing           Failures
 	drawn             []string // lines of the live view on the screen
 }
 
@@ -188,6 +190,24 @@ func (p *Progress) Dropped(step int64, dropped, kept int, trouble string) {
 	p.drawLive()
 }
 
+// Failing takes an event of a producer about episodes that fail. The live view keeps the failures until the episodes succeed again; elsewhere
+// each report is a line.
+func (p *Progress) Failing(e *schemas.Event) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	before := len(p.failing.by)
+	p.failing.AddEvent(e)
+	if p.live {
+		p.drawLive()
+		return
+	}
+	if e.Type == schemas.EventFailing && len(p.failing.by) >= before {
+		for _, f := range p.failing.List() {
+			fmt.Fprintf(p.out, "! %s\n", f)
+		}
+	}
+}
+
 // Close leaves the last view on the screen.
 func (p *Progress) Close() {
 	p.mu.Lock()
@@ -268,6 +288,9 @@ func (p *Progress) drawLive() {
 	}
 	if p.gathered != "" {
 		lines = append(lines, p.gathered)
+	}
+	for _, f := range p.failing.List() {
+		lines = append(lines, wrapLine("  ! "+f.String(), width)...)
 	}
 	if p.trouble != "" {
 		lines = append(lines, wrapLine("  ! "+p.trouble, width)...)

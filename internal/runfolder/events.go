@@ -65,7 +65,7 @@ func appendEvent(events []EventNow, e EventNow, most int) []EventNow {
 // Streams returns the workers and the newest events at an instant of the broker's clock.
 func (v *Events) Streams(clock time.Time) *Streams {
 	out := *v.all
-	out.Clock, out.Workers = clock, v.workers.list(clock)
+	out.Clock, out.Workers, out.Failures = clock, v.workers.list(clock), v.History.Failures()
 	out.Events, out.Acts = slices.Clone(out.Events), slices.Clone(out.Acts)
 	slices.Reverse(out.Events)
 	slices.Reverse(out.Acts)
@@ -98,6 +98,8 @@ func (c *crew) read(ctx context.Context, run *streams.Run, now time.Time) (*Stre
 		}
 		c.place = read.To
 		seen := c.events.Streams(read.Now)
-		return &Streams{Clock: seen.Clock, Done: seen.Done, Workers: seen.Workers}, c.events.History, nil
+		history := c.events.History
+		history.failures = history.failures.Clone() // the next reading changes it
+		return &Streams{Clock: seen.Clock, Done: seen.Done, Workers: seen.Workers, Failures: seen.Failures}, history, nil
 	}
 }

@@ -122,10 +122,12 @@ type History struct {
 	stepped   time.Time      // of the newest step, or publication
 	coldStart *schemas.Event // the newest step of a supervised start that goes on
 	trouble   string         // why no step can be done, since the last
+	failures  report.Failures
 }
 
 // Add takes in the next event.
 func (h *History) Add(e *schemas.Event) {
+	h.failures.AddEvent(e)
 	if e.Role != RoleTrainer {
 		return
 	}
@@ -158,6 +160,9 @@ func (h *History) Add(e *schemas.Event) {
 	}
 }
 
+// Failures returns the tasks whose episodes fail.
+func (h *History) Failures() []report.Failure { return h.failures.List() }
+
 // Status returns how the run stands at an instant by these events alone.
 func (h *History) Status(now time.Time) Status {
 	heard := Ago(h.LastHeard, now)
@@ -179,6 +184,9 @@ func (h *History) Status(now time.Time) Status {
 
 // runningStatus is the status of a trainer that has begun: it steps, or it waits.
 func (h *History) runningStatus(now time.Time) Status {
+	if failures := h.Failures(); len(failures) > 0 && failures[0].Succeeded == 0 && failures[0].At.After(h.stepped) {
+		return Status{StateWaiting, fmt.Sprintf("no step since %s: %s", Ago(h.stepped, now), failures[0])}
+	}
 	seconds := 0.0
 	if h.LastStep != nil {
 		seconds = h.LastStep.Metrics[metrics.TimeStep.Name]

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/weir-rl/weir/internal/report"
 	"github.com/weir-rl/weir/streams"
 )
 
@@ -25,6 +26,8 @@ type Streams struct {
 	Acts   []EventNow     `json:"acts"`
 	Counts map[string]int `json:"event_counts"`
 
+	// Failures are the tasks whose episodes fail.
+	Failures []report.Failure `json:"failures"`
 	// Refused counts the newest refused messages by producer.
 	Refused []ProducerRefusals `json:"refused"`
 
@@ -105,7 +108,7 @@ func (f *Folder) Streams(ctx context.Context, now time.Time) *Streams {
 }
 
 func newStreams(now time.Time) *Streams {
-	return &Streams{At: now.UTC(), Streams: []StreamNow{}, Workers: []Worker{}, Events: []EventNow{}, Acts: []EventNow{}, Refused: []ProducerRefusals{}, Counts: map[string]int{}}
+	return &Streams{At: now.UTC(), Streams: []StreamNow{}, Workers: []Worker{}, Events: []EventNow{}, Acts: []EventNow{}, Refused: []ProducerRefusals{}, Failures: []report.Failure{}, Counts: map[string]int{}}
 }
 
 // ReadStreams asks the broker of a run about its streams and workers. Parts that the connection's role may not see are left out.
@@ -159,6 +162,6 @@ func (s *Streams) readBroker(ctx context.Context, run *streams.Run, now time.Tim
 		return err
 	}
 	all := events.Streams(read.Now)
-	s.Workers, s.Events, s.Acts, s.Counts, s.Clock, s.Done = all.Workers, all.Events, all.Acts, all.Counts, all.Clock, all.Done
+	s.Workers, s.Events, s.Acts, s.Counts, s.Clock, s.Done, s.Failures = all.Workers, all.Events, all.Acts, all.Counts, all.Clock, all.Done, all.Failures
 	return nil
 }

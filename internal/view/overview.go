@@ -35,6 +35,8 @@ type Summary struct {
 type Overview struct {
 	Summary Summary `json:"summary"`
 	Alarms  []Alarm `json:"alarms"`
+	// Failures are the tasks whose episodes fail now.
+	Failures []report.Failure `json:"failures"`
 	// Last are all numbers of the newest step, Score all numbers of the newest score.
 	Last  map[string]float64 `json:"last"`
 	Score map[string]float64 `json:"score"`
@@ -49,7 +51,7 @@ type Overview struct {
 // readOverview is how the run goes.
 func (f *shownRun) readOverview(ctx context.Context, now time.Time) *Overview {
 	steps, scores := f.folder.Metrics.Newest(schemas.EventStepDone, window), f.folder.Metrics.Newest(schemas.EventEvaluated, window)
-	o := &Overview{Alarms: judgeSteps(steps, scores), Last: map[string]float64{}, Score: map[string]float64{}, Changed: f.folder.Steps.Changes()}
+	o := &Overview{Alarms: judgeSteps(steps, scores), Failures: []report.Failure{}, Last: map[string]float64{}, Score: map[string]float64{}, Changed: f.folder.Steps.Changes()}
 	s := &o.Summary
 	s.Name, s.Folder, s.Steps = f.Name, f.Dir, int64(f.folder.Int(0, "trainer", "steps"))
 	var last *report.Record
@@ -77,6 +79,10 @@ func (f *shownRun) readOverview(ctx context.Context, now time.Time) *Overview {
 	}
 	if seen != nil {
 		o.Alarms = slices.Insert(o.Alarms, 0, f.roleAlarms(ctx, seen, s.State)...)
+		if s.State != runfolder.StateFinished {
+			o.Failures = seen.Failures
+		}
+		o.Alarms = slices.Insert(o.Alarms, 0, failureAlarms(o.Failures)...)
 	}
 	if a, is := findKilled(s, f.notedBroker()); is {
 		o.Alarms = append([]Alarm{a}, o.Alarms...)

@@ -153,7 +153,7 @@ func TestHowEpisodesEnd(t *testing.T) {
 		"cut off":          {nil, &tool{}, strings.Replace(says("there"), `"stop"`, `"length"`, 1), schemas.StopTokens, "", ""},
 		"too many calls":   {nil, &tool{}, calls(look(`{"query": "a"}`)), schemas.StopTurns, "", ""},
 		"the tool answers": {nil, &tool{done: true}, calls(look(`{"query": "a"}`)), schemas.StopAnswer, "given", ""},
-		"tool away":        {nil, &tool{fail: producers.ErrUnavailable}, calls(look(`{"query": "a"}`)), "", "", "tool unavailable"},
+		"tool away":        {nil, &tool{fail: producers.ErrUnavailable}, calls(look(`{"query": "a"}`)), "", "", "unavailable"},
 		"tool fails":       {nil, &tool{fail: errors.New("no")}, calls(look(`{"query": "a"}`)), schemas.StopTurns, "", ""},
 		"no choices":       {nil, &tool{}, `{"choices": []}`, "", "", "choices: none"},
 		"no JSON":          {nil, &tool{}, `<html>`, "", "", "ask the model"},

@@ -104,7 +104,7 @@ func (s *Session) joinRequest(r *request, try tries) (*asking, error) {
 		return a, nil
 	}
 	if s.replies >= s.most {
-		s.stop = schemas.StopTurns
+		s.noteLimit(schemas.StopTurns)
 		return nil, openai.Refusal(http.StatusForbidden, "invalid_request_error", "turn_limit", "%v: %d; trainer.limits.max_turns bounds them", errBounds, s.most)
 	}
 	t := s.matchThread(r)

@@ -53,6 +53,7 @@ type Session struct {
 	stored  map[string]*request // with the reply at the end of its messages, by the reply's id: for those who name it and not the messages
 	replies int
 	stop    schemas.StopReason // the limit that a request ran into last
+	refused int                // requests in a row that a limit refused
 	failed  error              // what the machinery failed by
 	outcome Outcome
 	posted  bool
@@ -132,6 +133,7 @@ func (s *Session) settleRequest(t *thread, r *request, a *asking, got *reply, er
 		t.busy = false
 	}
 	if err == nil {
+		s.refused = 0
 		s.stored[got.id] = &request{messages: append(slices.Clone(r.messages), got.asMessage()), tools: r.tools, instructions: r.instructions}
 		return
 	}
@@ -141,15 +143,27 @@ func (s *Session) settleRequest(t *thread, r *request, a *asking, got *reply, er
 	key := r.requestKey()
 	s.asked[key] = slices.DeleteFunc(s.asked[key], func(other *asking) bool { return other == a })
 	if stopped, ok := errors.AsType[*producers.StoppedError](err); ok {
-		s.stop = stopped.Reason
+		s.noteLimit(stopped.Reason)
 		a.err = openai.Refusal(http.StatusBadRequest, "invalid_request_error", "context_length_exceeded",
-			"the episode has no room for this context: %v", err)
+			"the episode has no room for this context: %v; trainer.limits.max_tokens bounds a context, and trainer.limits.max_total_tokens the episode", err)
 		return
 	}
 	if _, refused := errors.AsType[*openai.Error](err); !refused {
 		s.failed = err
 		a.err = openai.Refusal(http.StatusServiceUnavailable, "server_error", "unavailable", "%v", err)
 		s.end(err)
+	}
+}
+
+// mostRefused is how many requests in a row a limit refuses until the episode ends by that limit: the agent does not stop by itself.
+const mostRefused = 16
+
+// noteLimit notes that a limit refused a request. The caller holds the lock.
+func (s *Session) noteLimit(limit schemas.StopReason) {
+	s.stop = limit
+	if s.refused++; s.refused >= mostRefused && !s.posted {
+		s.posted = true
+		close(s.ended)
 	}
 }
 

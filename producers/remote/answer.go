@@ -84,29 +84,68 @@ type Refusal struct {
 const maxReason = 4096
 
 // StatusError is an answer with a status that is no success.
-type StatusError struct{ Status int }
-
-func (s *StatusError) Error() string {
-	return fmt.Sprintf("answered %d %s", s.Status, http.StatusText(s.Status))
+type StatusError struct {
+	Status int
+	// Words are the beginning of what the service wrote, as [quoteBody] quotes it; "" is nothing.
+	Words string
 }
 
-// checkStatus is nil where the answer has the body that was asked for. All classes of status are told apart here:
+func (s *StatusError) Error() string {
+	text := strings.TrimSpace(fmt.Sprintf("answered %d %s", s.Status, http.StatusText(s.Status)))
+	if s.Words != "" {
+		text += ": " + s.Words
+	}
+	return text
+}
+
+// quotedBytes bounds what a message quotes of a service's answer.
+const quotedBytes = 200
+
+// quoteBody returns what a service says in the body of an answer, cleaned and cut: the text of "error", "message" or "detail" where the body is
+// a JSON object that has one, also within an "error" object; else the body as it is.
+func quoteBody(body []byte) string {
+	text := string(body)
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(body, &fields) == nil {
+		if inner := fields["error"]; len(inner) > 0 {
+			var within map[string]json.RawMessage
+			if json.Unmarshal(inner, &within) == nil && within != nil {
+				fields = within
+			}
+		}
+		for _, key := range []string{"error", "message", "detail"} {
+			var words string
+			if json.Unmarshal(fields[key], &words) == nil && words != "" {
+				text = words
+				break
+			}
+		}
+	}
+	text = strings.TrimSpace(Clean(cutBytes(text, 4*quotedBytes)))
+	text = strings.Join(strings.Fields(text), " ")
+	if len(text) > quotedBytes {
+		text = cutBytes(text, quotedBytes) + "..."
+	}
+	return text
+}
+
+// checkStatus is nil where the answer has the body that was asked for; words quote the body. All classes of status are told apart here:
 //
 //	2xx                    the answer
 //	408, 425, 429, 5xx     away: tried again
 //	401, 403, 407          a wrong token: an error
 //	other 4xx              a refusal where the body is one, else an error, such as a wrong path
 //	1xx, 3xx               an error
-func checkStatus(res *http.Response, body []byte, whole bool) error {
+func checkStatus(res *http.Response, body []byte, whole bool, words string) error {
 	code := res.StatusCode
-	answered := &StatusError{code}
+	answered := &StatusError{code, words}
 	switch {
 	case code >= 200 && code < 300:
 		return nil
 	case code == http.StatusRequestTimeout, code == http.StatusTooEarly, code == http.StatusTooManyRequests, code >= 500:
 		return &awayError{answered, retryAfter(res.Header.Get("Retry-After"))}
 	case code == http.StatusUnauthorized, code == http.StatusForbidden, code == http.StatusProxyAuthRequired:
-		return fmt.Errorf("%w: look at token_file or token_env", answered)
+		return fmt.Errorf("%w (look at token_file or token_env)", answered)
 	case code >= 400:
 		var refusal Refusal
 		err := errors.New("the body is too long")
@@ -116,7 +155,7 @@ func checkStatus(res *http.Response, body []byte, whole bool) error {
 		if err == nil && refusal.Error != nil {
 			return &RefusedError{code, Clean(cutBytes(*refusal.Error, maxReason))}
 		}
-		return fmt.Errorf(`%w, and not with a body {"error": "..."}: look at url`, answered)
+		return fmt.Errorf(`%w (want a body {"error": "..."}: look at url)`, answered)
 	}
 	return answered
 }

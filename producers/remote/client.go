@@ -2,6 +2,7 @@ package remote
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -205,17 +206,26 @@ func (c *Client) sendRequest(ctx context.Context, method, address, key string, b
 		return c.sendFailure(ctx, late, err)
 	}
 	whole := len(data) <= c.cfg.MaxBytes
-	if err := checkStatus(res, data, whole); err != nil {
+	words := c.quoteAnswer(data)
+	if err := checkStatus(res, data, whole, words); err != nil {
 		return err
 	}
 	if !whole {
 		return fmt.Errorf("%w, %d", errTooLong, c.cfg.MaxBytes)
 	}
 	if err := decode(data); err != nil {
-		return fmt.Errorf("%w: %w", errUnusable, err)
+		return fmt.Errorf("%w: %w (the answer: %s)", errUnusable, err, cmp.Or(words, "empty"))
 	}
 	c.answers.Add(1)
 	return nil
+}
+
+// quoteAnswer is [quoteBody] without the service's token: an answer may repeat it.
+func (c *Client) quoteAnswer(body []byte) string {
+	if c.token != "" {
+		body = bytes.ReplaceAll(body, []byte(c.token), []byte("[token]"))
+	}
+	return quoteBody(body)
 }
 
 // sendFailure returns why no answer came. The address that net/http puts into its errors is left out: its query may hold a secret.

@@ -125,9 +125,9 @@ func TestNothingThatGoesWrongIsAnAnswer(t *testing.T) {
 		"overloaded":         {page(503), 3, "answered 503 Service Unavailable"},
 		"timed out":          {page(408), 3, "answered 408"},
 		"broken":             {page(500), 3, "answered 500"},
-		"wrong token":        {page(401), 1, "answered 401 Unauthorized: look at token_file or token_env"},
-		"forbidden":          {page(403), 1, "answered 403 Forbidden: look at token"},
-		"wrong path":         {page(404), 1, `answered 404 Not Found, and not with a body {"error": "..."}: look at url`},
+		"wrong token":        {page(401), 1, "answered 401 Unauthorized: <html><body><h1>Sorry</h1></body></html> (look at token_file or token_env)"},
+		"forbidden":          {page(403), 1, "(look at token"},
+		"wrong path":         {page(404), 1, `(want a body {"error": "..."}: look at url)`},
 		"HTML":               {page(200), 1, `it is no JSON object: it begins with "<html><body><h1>Sor`},
 		"not modified":       {page(304), 1, "answered 304"},
 		"doubled":            {body(`{"text": "a"}{"text": "b"}`), 1, "more after its JSON object"},
@@ -166,6 +166,40 @@ func TestNothingThatGoesWrongIsAnAnswer(t *testing.T) {
 				return
 			}
 			require.EqualValues(t, c.tries, asked.Load(), "tries")
+		})
+	}
+}
+
+// N2: the message of a failure has the service's own words, cut, cleaned and without the token.
+func TestAFailureHasTheServicesWords(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		status         int
+		body, want, no string
+	}{
+		"error":         {503, `{"error": "tools: the model has no chat template"}`, "answered 503 Service Unavailable: tools: the model has no chat template", "{"},
+		"OpenAI's":      {500, `{"error": {"message": "out of memory", "type": "x"}}`, "answered 500 Internal Server Error: out of memory", "type"},
+		"FastAPI's":     {500, `{"detail": "no such model"}`, "answered 500 Internal Server Error: no such model", "detail"},
+		"text":          {502, "Traceback\n  boom\x1b[31m", "answered 502 Bad Gateway: Traceback boom", "\x1b"},
+		"long":          {500, strings.Repeat("é", 5000), strings.Repeat("é", 100) + "...", strings.Repeat("é", 101)},
+		"the token":     {401, `{"error": "no such token s3cret"}`, "no such token [token]", "s3cret"},
+		"a wrong type":  {200, `{"text": 4}`, `text: number does not fit (the answer: {"text": 4})`, "\n"},
+		"nothing":       {503, "", "answered 503 Service Unavailable", "Unavailable:"},
+		"not an object": {500, `["a"]`, `answered 500 Internal Server Error: ["a"]`, "\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			file := filepath.Join(t.TempDir(), "token")
+			require.NoError(t, os.WriteFile(file, []byte("s3cret"), 0o600))
+			client, _ := service(t, func(cfg *Config) { cfg.TokenFile, cfg.Retries = file, 0 }, func(_ int, w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(c.status)
+				_, _ = io.WriteString(w, c.body)
+			})
+			var got answer
+			err := client.Post(t.Context(), "k", map[string]any{}, Strict(&got))
+			require.ErrorContains(t, err, c.want)
+			require.NotContains(t, err.Error(), c.no)
+			require.NotContains(t, err.Error(), "tool unavailable", "the service may be an agent or a reward")
 		})
 	}
 }

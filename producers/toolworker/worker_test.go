@@ -470,7 +470,7 @@ func TestASessionThatCannotBeOpenedIsTheMachinerysFailure(t *testing.T) {
 	tool := f.caller(toolworker.ClientOptions{}, c)[0]
 	err := tool.(producers.SessionTool).Open(t.Context(), told("e"))
 	require.ErrorIs(t, err, producers.ErrUnavailable)
-	require.ErrorContains(t, err, "tool worker a: open a session of tool other: tool unavailable: no sandbox")
+	require.ErrorContains(t, err, "tool worker a: open a session of tool other: unavailable: no sandbox")
 	eventually(t, "what was open is closed", func() bool { return w.value(t, "weir_tool_sessions") == 0 })
 	require.Equal(t, []string{"open e", "close e"}, c.did())
 	require.NotErrorIs(t, err, producers.ErrPrompt)

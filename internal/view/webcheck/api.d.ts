@@ -179,6 +179,15 @@ export interface Facts {
   reward: number;
 }
 
+export interface Failure {
+  task: string;
+  failed: number;
+  succeeded: number;
+  by_cause: Record<string, number>;
+  last: string;
+  at: string;
+}
+
 export interface LaneBar {
   id: string;
   lane: number;
@@ -239,6 +248,7 @@ export interface Move {
 export interface Overview {
   summary: Summary;
   alarms: Alarm[];
+  failures: Failure[];
   last: Record<string, number>;
   score: Record<string, number>;
   limits: string;
@@ -327,6 +337,7 @@ export interface Streams {
   events: EventNow[];
   acts: EventNow[];
   event_counts: Record<string, number>;
+  failures: Failure[];
   refused: ProducerRefusals[];
 }
 

@@ -70,6 +70,12 @@ func (a *agent) Run(ctx context.Context, e *producers.Episode) error {
 	}()
 	outcome, err := a.awaitOutcome(ctx, session, returned)
 	stop(errDone)
+	if err != nil && ctx.Err() == nil && session.Limit() != "" && session.Failed() == nil {
+		// Clients raise an error where a limit refuses a request, and few agents catch it: the limit ended the episode, as it ends that of
+		// an agent of Weir's own.
+		a.log.Debug("the agent failed after a limit refused its request", "episode", e.ID(), "limit", session.Limit(), "err", err)
+		outcome, err = gateway.Outcome{}, nil
+	}
 	if err == nil {
 		finishEpisode(e, session, outcome)
 	}

@@ -1,0 +1,62 @@
+package assembly
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams"
+)
+
+// reportsAhead bounds the reports of failures that wait for the broker; further ones are dropped, as a later report has their counts.
+const reportsAhead = 64
+
+// reportFailures returns the function by which a producer reports episodes that fail: each report is a line of the log and an event of the run.
+// stop waits for the reports that were made.
+func (s *Run) reportFailures(ctx context.Context, run *streams.Run, worker string) (report func(schemas.Failing), stop func()) {
+	ctx = context.WithoutCancel(ctx)
+	reports := make(chan schemas.Failing, reportsAhead)
+	var sending sync.WaitGroup
+	sending.Go(func() {
+		for f := range reports {
+			s.emitFailing(ctx, run, worker, f)
+		}
+	})
+	report = func(f schemas.Failing) {
+		if f.Over {
+			s.Log.Info("episodes succeed again", "task", f.Task, "failed", f.Failed, "succeeded", f.Succeeded)
+		} else {
+			s.Log.Error("episodes fail", "task", f.Task, "failed", f.Failed, "succeeded", f.Succeeded, "by_cause", f.ByCause, "last", f.Last)
+		}
+		select {
+		case reports <- f:
+		default:
+		}
+	}
+	return report, func() {
+		close(reports)
+		sending.Wait()
+	}
+}
+
+// emitFailing stores a report as an event. Nothing depends on it.
+func (s *Run) emitFailing(ctx context.Context, run *streams.Run, worker string, f schemas.Failing) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	if err := run.Emit(ctx, f.Event(run.Name(), worker, time.Now())); err != nil {
+		s.Log.Debug("emit an event", "type", schemas.EventFailing, "err", err)
+	}
+}
+
+// showFailures passes the events of producers on to the view, until ctx ends.
+func (s *Run) showFailures(ctx context.Context, run *streams.Run, view View) {
+	err := run.FollowEvents(ctx, streams.EventsFromNow, func(e *schemas.Event) {
+		if e.Role == string(streams.RoleProducer) {
+			view.Failing(e)
+		}
+	})
+	if err != nil {
+		s.Log.Warn("the live view does not show episodes that fail: the log of the producers and weir status have them", "err", err)
+	}
+}

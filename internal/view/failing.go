@@ -1,0 +1,51 @@
+package view
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/weir-rl/weir/internal/report"
+)
+
+// remedies are what to do about episodes that fail, by the cause of most of them.
+var remedies = map[string]string{
+	"agent":           "Mend the agent's program or service; weir agent run tries one episode of it and shows what it does.",
+	"tool":            "Mend the tool or start its service; weir tool calls a tool by hand.",
+	"reward":          "Mend the reward: it must answer with a finite number.",
+	"engine":          "Look at the inference consumers and their logs.",
+	"nothing_sampled": "Raise trainer.limits.max_tokens, or shorten the questions.",
+	"prompt":          "Mend the questions' data: each failure names the field.",
+	"too_large":       "Lower trainer.limits.max_tokens, or the size of what the tools return.",
+	"panic":           "A part of the task has a bug: the producer's log has its stack.",
+}
+
+// failureAlarms are the alarms about tasks whose episodes fail.
+func failureAlarms(failures []report.Failure) []Alarm {
+	var out []Alarm
+	for _, f := range failures {
+		title, level := "episodes fail", levelWarn
+		if f.Succeeded == 0 {
+			title = "no episode succeeds"
+		}
+		if f.Failed > f.Succeeded {
+			level = levelAlarm
+		}
+		remedy, known := remedies[mostCommon(f.ByCause)]
+		if !known {
+			remedy = "The producer's log has the failures."
+		}
+		out = append(out, Alarm{level, title, f.String(), remedy, "streams"})
+	}
+	return out
+}
+
+// mostCommon returns the key with the greatest count, the first by name of equal ones; "" where there is none.
+func mostCommon(counts map[string]int) string {
+	best := ""
+	for _, key := range slices.Sorted(maps.Keys(counts)) {
+		if best == "" || counts[key] > counts[best] {
+			best = key
+		}
+	}
+	return best
+}

@@ -1,0 +1,98 @@
+package producers_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/schemas"
+)
+
+// failingReports runs a producer over tickets, one at a time, and returns what it reports of failures.
+func failingReports(t *testing.T, tickets int, fails func(ticket int) error) []schemas.Failing {
+	t.Helper()
+	env, cfg := newEnvironment(t, fresh(t)), config()
+	env.AgentName = "mine"
+	calls := 0
+	inner := env.Agent
+	env.Agent = agentFunc(func(ctx context.Context, e *producers.Episode) error {
+		calls++
+		if err := fails(calls - 1); err != nil {
+			return err
+		}
+		return inner.Run(ctx, e)
+	})
+	var issued []*schemas.Ticket
+	for i := range tickets {
+		issued = append(issued, newTicket(i))
+	}
+	cfg.MaxDeliver, cfg.Concurrency = 1, 1
+	s := newStream(issued...)
+	var mu sync.Mutex
+	var reports []schemas.Failing
+	p := startWith(t, cfg, producers.Deps{Stream: s, Environments: map[string]producers.Environment{"t": env}, Failing: func(f schemas.Failing) {
+		mu.Lock()
+		defer mu.Unlock()
+		reports = append(reports, f)
+	}})
+	<-s.idle
+	p.stop()
+	mu.Lock()
+	defer mu.Unlock()
+	return reports
+}
+
+// N1: a task whose episodes all fail is reported within five of them, then at each doubling, with the failure's own words.
+func TestATaskThatFailsIsReported(t *testing.T) {
+	away := errors.New("answered 503 Service Unavailable: no chat template")
+	reports := failingReports(t, 24, func(int) error { return away })
+	var failed []int
+	for _, r := range reports {
+		failed = append(failed, r.Failed)
+		require.Equal(t, "t", r.Task)
+		require.False(t, r.Over)
+		require.Zero(t, r.Succeeded)
+		require.Equal(t, "agent mine: "+away.Error(), r.Last)
+		require.Equal(t, map[string]int{"agent": r.Failed}, r.ByCause)
+	}
+	require.Equal(t, []int{5, 10, 20}, failed)
+}
+
+// N1: episodes that succeed again end the report.
+func TestATaskThatSucceedsAgainIsReported(t *testing.T) {
+	reports := failingReports(t, 90, func(ticket int) error {
+		if ticket < 6 {
+			return errors.New("away")
+		}
+		return nil
+	})
+	require.Len(t, reports, 2)
+	require.False(t, reports[0].Over)
+	last := reports[1]
+	require.True(t, last.Over)
+	require.Equal(t, 6, last.Failed)
+	require.Equal(t, 54, last.Succeeded, "6 of the newest 60 are a tenth")
+}
+
+// A failure now and then is no report: fewer than a quarter of the newest attempts.
+func TestAFailureNowAndThenIsNotReported(t *testing.T) {
+	require.Empty(t, failingReports(t, 80, func(ticket int) error {
+		if ticket%6 == 5 {
+			return errors.New("away")
+		}
+		return nil
+	}))
+}
+
+// The words of a failure are bounded.
+func TestTheWordsOfAFailureAreBounded(t *testing.T) {
+	reports := failingReports(t, 5, func(int) error { return errors.New(strings.Repeat("é", 10_000)) })
+	require.Len(t, reports, 1)
+	require.LessOrEqual(t, len(reports[0].Last), producers.MaxFailureWords)
+	require.True(t, strings.HasSuffix(reports[0].Last, "é"))
+}

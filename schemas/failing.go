@@ -1,0 +1,56 @@
+package schemas
+
+import (
+	"strings"
+	"time"
+)
+
+// Failing tells how the episodes of one task fail at one producer.
+type Failing struct {
+	Task string
+	// Over reports that the episodes succeed again: the counts are of the spell that has ended.
+	Over bool
+	// Failed and Succeeded count the attempts of the spell; ByCause are the failed ones, by the labels of weir_producer_dropped_total.
+	Failed, Succeeded int
+	ByCause           map[string]int
+	// Last are the newest failure's own words, with the part that failed.
+	Last string
+}
+
+// The keys of a [Failing] in the metrics of its event.
+const (
+	metricFailed    = "failed"
+	metricSucceeded = "succeeded"
+	metricOver      = "over"
+	metricFailedBy  = "failed/"
+	metricTask      = "task/"
+)
+
+// Event returns the event that tells of f.
+func (f *Failing) Event(run, worker string, at time.Time) *Event {
+	m := map[string]float64{metricFailed: float64(f.Failed), metricSucceeded: float64(f.Succeeded), metricTask + f.Task: 1}
+	if f.Over {
+		m[metricOver] = 1
+	}
+	for cause, n := range f.ByCause {
+		m[metricFailedBy+cause] = float64(n)
+	}
+	return &Event{Run: run, Type: EventFailing, At: at.UTC(), Role: "producer", Worker: worker, Metrics: m, Message: strings.ToValidUTF8(f.Last, "\uFFFD")}
+}
+
+// FailingOf returns the Failing that an event tells of; false where the event is of another type.
+func FailingOf(e *Event) (Failing, bool) {
+	if e.Type != EventFailing {
+		return Failing{}, false
+	}
+	f := Failing{Failed: int(e.Metrics[metricFailed]), Succeeded: int(e.Metrics[metricSucceeded]), Over: e.Metrics[metricOver] > 0, Last: e.Message, ByCause: map[string]int{}}
+	for key, n := range e.Metrics {
+		if cause, ok := strings.CutPrefix(key, metricFailedBy); ok {
+			f.ByCause[cause] = int(n)
+		}
+		if task, ok := strings.CutPrefix(key, metricTask); ok {
+			f.Task = task
+		}
+	}
+	return f, true
+}
