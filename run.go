@@ -15,7 +15,6 @@ import (
 	"github.com/weir-rl/weir/internal/config"
 	"github.com/weir-rl/weir/internal/machine"
 	"github.com/weir-rl/weir/internal/report"
-	"github.com/weir-rl/weir/schemas"
 )
 
 // Config says how a run is configured, and who hears of it. Its zero value is the run of the defaults, which docs/configuration.md
@@ -202,14 +201,10 @@ func (v *runView) Dropped(_ int64, _, _ int, trouble string) {
 	}
 }
 
-// Failing notes the episodes that fail.
-func (v *runView) Failing(e *schemas.Event) {
-	if failing, ok := schemas.FailingOf(e); ok && !failing.Over {
-		var all report.Failures
-		all.AddEvent(e)
-		for _, f := range all.List() {
-			v.Note(f.String())
-		}
+// Failing notes the tasks whose episodes fail.
+func (v *runView) Failing(failures []report.Failure) {
+	for _, f := range failures {
+		v.Note(f.String())
 	}
 }
 

@@ -8,8 +8,8 @@ import (
 	"github.com/weir-rl/weir/streams/generate"
 )
 
-// ErrUnavailable is returned, wrapped, by a tool, an agent or a reward when the service behind it is away. The policy is shown nothing of it:
-// the ticket is tried again.
+// ErrUnavailable is returned, wrapped, by a tool, an agent or a reward when the service behind it is away. The policy is shown nothing of
+// it: the ticket is tried again.
 var ErrUnavailable = errors.New("unavailable")
 
 // ErrPrompt is returned, wrapped, by the opening of a session when the prompt's data for the tool is at fault. Another try would fail

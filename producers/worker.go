@@ -38,8 +38,8 @@ type worker struct {
 
 func newWorker(cfg Config, deps Deps) *worker {
 	w := &worker{
-		cfg: cfg, stream: deps.Stream, envs: map[string]Environment{}, metrics: deps.Metrics, served: deps.Served, failing: deps.Failing, running: newRunning(),
-		failures: map[string]*failureWatch{}, log: deps.Log.With("producer", cfg.Name),
+		cfg: cfg, stream: deps.Stream, envs: map[string]Environment{}, metrics: deps.Metrics, served: deps.Served, failing: deps.Failing,
+		running: newRunning(), failures: map[string]*failureWatch{}, log: deps.Log.With("producer", cfg.Name),
 	}
 	w.closing.SetLimit(cfg.Concurrency)
 	for task, env := range deps.Environments {

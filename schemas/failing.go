@@ -35,7 +35,9 @@ func (f *Failing) Event(run, worker string, at time.Time) *Event {
 	for cause, n := range f.ByCause {
 		m[metricFailedBy+cause] = float64(n)
 	}
-	return &Event{Run: run, Type: EventFailing, At: at.UTC(), Role: "producer", Worker: worker, Metrics: m, Message: strings.ToValidUTF8(f.Last, "\uFFFD")}
+	return &Event{
+		Run: run, Type: EventFailing, At: at.UTC(), Role: "producer", Worker: worker, Metrics: m, Message: strings.ToValidUTF8(f.Last, "\uFFFD"),
+	}
 }
 
 // FailingOf returns the Failing that an event tells of; false where the event is of another type.
@@ -43,7 +45,10 @@ func FailingOf(e *Event) (Failing, bool) {
 	if e.Type != EventFailing {
 		return Failing{}, false
 	}
-	f := Failing{Failed: int(e.Metrics[metricFailed]), Succeeded: int(e.Metrics[metricSucceeded]), Over: e.Metrics[metricOver] > 0, Last: e.Message, ByCause: map[string]int{}}
+	f := Failing{
+		Failed: int(e.Metrics[metricFailed]), Succeeded: int(e.Metrics[metricSucceeded]), Over: e.Metrics[metricOver] > 0, Last: e.Message,
+		ByCause: map[string]int{},
+	}
 	for key, n := range e.Metrics {
 		if cause, ok := strings.CutPrefix(key, metricFailedBy); ok {
 			f.ByCause[cause] = int(n)

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weir-rl/weir/internal/report"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
 )
@@ -12,9 +13,9 @@ import (
 // reportsAhead bounds the reports of failures that wait for the broker; further ones are dropped, as a later report has their counts.
 const reportsAhead = 64
 
-// reportFailures returns the function by which a producer reports episodes that fail: each report is a line of the log and an event of the run.
-// stop waits for the reports that were made.
-func (s *Run) reportFailures(ctx context.Context, run *streams.Run, worker string) (report func(schemas.Failing), stop func()) {
+// reportFailures returns the function by which a producer reports episodes that fail: each report is a line of the log and an event of
+// the run. stop waits for the reports that were made.
+func (s *Run) reportFailures(ctx context.Context, run *streams.Run, worker string) (reportFailing func(schemas.Failing), stop func()) {
 	ctx = context.WithoutCancel(ctx)
 	reports := make(chan schemas.Failing, reportsAhead)
 	var sending sync.WaitGroup
@@ -23,7 +24,7 @@ func (s *Run) reportFailures(ctx context.Context, run *streams.Run, worker strin
 			s.emitFailing(ctx, run, worker, f)
 		}
 	})
-	report = func(f schemas.Failing) {
+	reportFailing = func(f schemas.Failing) {
 		if f.Over {
 			s.Log.Info("episodes succeed again", "task", f.Task, "failed", f.Failed, "succeeded", f.Succeeded)
 		} else {
@@ -34,7 +35,7 @@ func (s *Run) reportFailures(ctx context.Context, run *streams.Run, worker strin
 		default:
 		}
 	}
-	return report, func() {
+	return reportFailing, func() {
 		close(reports)
 		sending.Wait()
 	}
@@ -49,11 +50,12 @@ func (s *Run) emitFailing(ctx context.Context, run *streams.Run, worker string, 
 	}
 }
 
-// showFailures passes the events of producers on to the view, until ctx ends.
+// showFailures shows the tasks whose episodes fail, by the events of the producers, until ctx ends.
 func (s *Run) showFailures(ctx context.Context, run *streams.Run, view View) {
+	var failures report.Failures
 	err := run.FollowEvents(ctx, streams.EventsFromNow, func(e *schemas.Event) {
-		if e.Role == string(streams.RoleProducer) {
-			view.Failing(e)
+		if failures.AddEvent(e) {
+			view.Failing(failures.List())
 		}
 	})
 	if err != nil {

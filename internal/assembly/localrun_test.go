@@ -12,7 +12,6 @@ import (
 	"github.com/weir-rl/weir/internal/builtin"
 	"github.com/weir-rl/weir/internal/config"
 	"github.com/weir-rl/weir/internal/report"
-	"github.com/weir-rl/weir/schemas"
 )
 
 // quietView shows nothing, and keeps what is noted.
@@ -21,7 +20,7 @@ type quietView struct{ notes []string }
 func (*quietView) History([]report.Record)         {}
 func (*quietView) Add(report.Record)               {}
 func (*quietView) ColdStart(map[string]float64)    {}
-func (*quietView) Failing(*schemas.Event)          {}
+func (*quietView) Failing([]report.Failure)        {}
 func (*quietView) Dropped(int64, int, int, string) {}
 func (v *quietView) Note(text string)              { v.notes = append(v.notes, text) }
 func (*quietView) Rollout(int64, *report.Rollout)  {}

@@ -20,8 +20,8 @@ type View interface {
 	// the step from coming about; "" where nothing does.
 	ColdStart(numbers map[string]float64)
 	Dropped(step int64, dropped, kept int, trouble string)
-	// Failing takes the events of producers: of episodes that fail, and of producers that come and leave.
-	Failing(e *schemas.Event)
+	// Failing takes the tasks whose episodes fail, when that changes; none where all succeed again.
+	Failing(failures []report.Failure)
 	// Note shows a line or several.
 	Note(text string)
 	// Rollout shows a rollout of a version.

@@ -33,8 +33,8 @@ type Failure struct {
 	At   time.Time `json:"at"`
 }
 
-// AddEvent takes in the next event of a run.
-func (f *Failures) AddEvent(e *schemas.Event) {
+// AddEvent takes in the next event of a run, and returns whether it changed anything.
+func (f *Failures) AddEvent(e *schemas.Event) (changed bool) {
 	switch e.Type {
 	case schemas.EventFailing:
 		if f.by == nil {
@@ -44,12 +44,16 @@ func (f *Failures) AddEvent(e *schemas.Event) {
 		key := failureKey{e.Worker, told.Task}
 		if told.Over {
 			delete(f.by, key)
-			return
+			return true
 		}
 		f.by[key] = failure{told, e.At}
+		return true
 	case schemas.EventWorkerJoined, schemas.EventWorkerLeft:
+		before := len(f.by)
 		maps.DeleteFunc(f.by, func(key failureKey, _ failure) bool { return key.worker == e.Worker && e.Role == "producer" })
+		return len(f.by) < before
 	}
+	return false
 }
 
 // List returns the tasks whose episodes fail, those with the most failures first.
@@ -88,14 +92,18 @@ func (f Failure) String() string {
 	causes := slices.SortedFunc(maps.Keys(f.ByCause), func(a, b string) int {
 		return cmp.Or(cmp.Compare(f.ByCause[b], f.ByCause[a]), cmp.Compare(a, b))
 	})
+	var b strings.Builder
+	fmt.Fprintf(&b, "task %s: ", f.Task)
+	if f.Succeeded == 0 {
+		b.WriteString("no episode succeeds: ")
+	}
+	fmt.Fprintf(&b, "%d of %d failed", f.Failed, f.Failed+f.Succeeded)
 	if len(causes) > 1 {
 		for i, cause := range causes {
 			causes[i] = fmt.Sprintf("%s %d", cause, f.ByCause[cause])
 		}
-		return fmt.Sprintf("task %s: %d of %d episodes failed (%s); the last: %s", f.Task, f.Failed, f.Failed+f.Succeeded, strings.Join(causes, ", "), Plain(f.Last))
+		fmt.Fprintf(&b, " (%s)", strings.Join(causes, ", "))
 	}
-	if f.Succeeded == 0 {
-		return fmt.Sprintf("task %s: no episode succeeds: %d of %d failed; the last: %s", f.Task, f.Failed, f.Failed, Plain(f.Last))
-	}
-	return fmt.Sprintf("task %s: %d of %d episodes failed; the last: %s", f.Task, f.Failed, f.Failed+f.Succeeded, Plain(f.Last))
+	fmt.Fprintf(&b, "; the last: %s", Plain(f.Last))
+	return b.String()
 }

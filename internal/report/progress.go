@@ -10,7 +10,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/trainer/metrics"
 )
 
@@ -41,7 +40,7 @@ type Progress struct {
 	// gathered says how the next batch comes about while groups are dropped for it, trouble why that leads nowhere; "" from
 	// the step on.
 	gathered, trouble string
-	failing           Failures
+	failing           []Failure
 	drawn             []string // lines of the live view on the screen
 }
 
@@ -190,21 +189,17 @@ func (p *Progress) Dropped(step int64, dropped, kept int, trouble string) {
 	p.drawLive()
 }
 
-// Failing takes an event of a producer about episodes that fail. The live view keeps the failures until the episodes succeed again; elsewhere
-// each report is a line.
-func (p *Progress) Failing(e *schemas.Event) {
+// Failing shows the tasks whose episodes fail, until it is called again; without a terminal each call prints a line for each.
+func (p *Progress) Failing(failures []Failure) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	before := len(p.failing.by)
-	p.failing.AddEvent(e)
+	p.failing = failures
 	if p.live {
 		p.drawLive()
 		return
 	}
-	if e.Type == schemas.EventFailing && len(p.failing.by) >= before {
-		for _, f := range p.failing.List() {
-			fmt.Fprintf(p.out, "! %s\n", f)
-		}
+	for _, f := range failures {
+		fmt.Fprintf(p.out, "! %s\n", f)
 	}
 }
 
@@ -289,7 +284,7 @@ func (p *Progress) drawLive() {
 	if p.gathered != "" {
 		lines = append(lines, p.gathered)
 	}
-	for _, f := range p.failing.List() {
+	for _, f := range p.failing {
 		lines = append(lines, wrapLine("  ! "+f.String(), width)...)
 	}
 	if p.trouble != "" {

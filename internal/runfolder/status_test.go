@@ -21,6 +21,9 @@ func TestTheStateOfARunIsWhatItsEventsTell(t *testing.T) {
 	cold := event(schemas.EventColdStart, map[string]float64{"cold_start/step": 20, "cold_start/steps": 1200, "cold_start/loss": 0.5})
 	published, done := event(schemas.EventVersionPublished, nil), event(schemas.EventRunDone, nil)
 	step := event(schemas.EventStepDone, map[string]float64{"time/step": 60, "reward/mean": 0.5})
+	failed := schemas.Failing{Task: "crates", Failed: 20, ByCause: map[string]int{"agent": 20}, Last: "agent mine: answered 503"}
+	failing := failed.Event("r", "p1", at)
+	late := event(schemas.EventStepDone, map[string]float64{"time/step": 1})
 	inference := &schemas.Event{Type: schemas.EventWorkerJoined, Role: "inference", At: at}
 	for _, c := range []struct {
 		name   string
@@ -47,6 +50,14 @@ func TestTheStateOfARunIsWhatItsEventsTell(t *testing.T) {
 			4 * time.Minute, "waiting",
 			"no step since 4m0s ago: the trainer waits for trajectories, or was killed",
 		},
+		// N1: a run whose episodes fail waits, and says for what, until a step is done.
+		{
+			"episodes fail",
+			[]*schemas.Event{joined, published, failing},
+			2 * time.Second, "waiting",
+			"no step since 2s ago: task crates: no episode succeeds: 20 of 20 failed; the last: agent mine: answered 503",
+		},
+		{"episodes failed before the step", []*schemas.Event{joined, published, failing, late}, 2 * time.Second, "running", "last heard of 2s ago"},
 		{"left", []*schemas.Event{joined, published, step, left}, time.Minute, "left", "the trainer left 1m0s ago"},
 		{"finished and left", []*schemas.Event{joined, step, done, left}, time.Minute, "finished", "1m0s ago"},
 		{"begun again", []*schemas.Event{joined, step, done, left, joined}, time.Second, "starting", "last heard of 1s ago"},

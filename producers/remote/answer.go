@@ -101,8 +101,8 @@ func (s *StatusError) Error() string {
 // quotedBytes bounds what a message quotes of a service's answer.
 const quotedBytes = 200
 
-// quoteBody returns what a service says in the body of an answer, cleaned and cut: the text of "error", "message" or "detail" where the body is
-// a JSON object that has one, also within an "error" object; else the body as it is.
+// quoteBody returns what a service says in the body of an answer, cleaned and cut: the text of "error", "message" or "detail" where the
+// body is a JSON object that has one, also within an "error" object; else the body as it is.
 func quoteBody(body []byte) string {
 	text := string(body)
 	var fields map[string]json.RawMessage

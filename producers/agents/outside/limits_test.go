@@ -54,7 +54,9 @@ func asksForever(t *testing.T, refused func(w http.ResponseWriter, ask func() in
 // trained on.
 func TestAnAgentThatFailsAtALimitEndsItsEpisode(t *testing.T) {
 	t.Parallel()
-	got, asked := asksForever(t, func(w http.ResponseWriter, _ func() int) { http.Error(w, "Traceback: turn_limit", http.StatusInternalServerError) })
+	got, asked := asksForever(t, func(w http.ResponseWriter, _ func() int) {
+		http.Error(w, "Traceback: turn_limit", http.StatusInternalServerError)
+	})
 	require.Equal(t, schemas.StopTurns, got.Stop)
 	require.Len(t, got.Turns, 3, "two turns with tools, and one without")
 	require.Equal(t, 4, asked)

@@ -1,0 +1,57 @@
+package report
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/schemas"
+)
+
+// failingEvent is a producer's report.
+func failingEvent(worker string, f schemas.Failing) *schemas.Event {
+	return f.Event("r", worker, time.Unix(int64(f.Failed), 0))
+}
+
+// N1: the failures of a task are those of all producers, until they succeed again or leave.
+func TestFailuresAreThoseOfAllProducers(t *testing.T) {
+	var f Failures
+	require.Empty(t, f.List())
+	agent := schemas.Failing{Task: "crates", Failed: 20, ByCause: map[string]int{"agent": 20}, Last: "agent mine: answered 503: no \x1b[31mtemplate"}
+	require.True(t, f.AddEvent(failingEvent("p1", agent)))
+	require.Equal(t, "task crates: no episode succeeds: 20 of 20 failed; the last: agent mine: answered 503: no \\x1b[31mtemplate", f.List()[0].String())
+	require.True(t, f.AddEvent(failingEvent("p2", schemas.Failing{Task: "crates", Failed: 5, Succeeded: 3, ByCause: map[string]int{"tool": 5}, Last: "tool look: away"})))
+	require.Len(t, f.List(), 1)
+	require.Equal(t, "task crates: 25 of 28 failed (agent 20, tool 5); the last: agent mine: answered 503: no \\x1b[31mtemplate", f.List()[0].String())
+	kept := f.Clone()
+	require.False(t, f.AddEvent(&schemas.Event{Type: schemas.EventWorkerHere, Role: "producer", Worker: "p1"}))
+	require.False(t, f.AddEvent(&schemas.Event{Type: schemas.EventWorkerLeft, Role: "trainer", Worker: "p1"}))
+	require.True(t, f.AddEvent(&schemas.Event{Type: schemas.EventWorkerLeft, Role: "producer", Worker: "p1"}))
+	require.Equal(t, 5, f.List()[0].Failed)
+	require.True(t, f.AddEvent(failingEvent("p2", schemas.Failing{Task: "crates", Over: true})))
+	require.Empty(t, f.List())
+	require.Equal(t, 25, kept.List()[0].Failed)
+}
+
+// N1: failures stand in the live view until they are over, and elsewhere as a line.
+func TestProgressShowsFailures(t *testing.T) {
+	failures := []Failure{{Task: "crates", Failed: 20, ByCause: map[string]int{"agent": 20}, Last: "agent mine: answered 503"}}
+	want := "task crates: no episode succeeds: 20 of 20 failed; the last: agent mine: answered 503"
+	var out bytes.Buffer
+	p := NewProgress(&out, true, 10, 1, time.Now)
+	p.Failing(failures)
+	require.Contains(t, out.String(), want)
+	out.Reset()
+	p.Phase("training", "")
+	require.Contains(t, out.String(), want, "it stays")
+	out.Reset()
+	p.Failing(nil)
+	require.NotContains(t, out.String(), want)
+
+	plain := NewProgress(&out, false, 10, 1, time.Now)
+	out.Reset()
+	plain.Failing(failures)
+	require.Equal(t, "! "+want+"\n", out.String())
+}

@@ -1,0 +1,26 @@
+package view
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/internal/report"
+)
+
+// N1: a task whose episodes fail is an alarm, with what to do about the cause of most failures.
+func TestFailuresAreAlarms(t *testing.T) {
+	require.Empty(t, failureAlarms(nil))
+	got := failureAlarms([]report.Failure{
+		{Task: "crates", Failed: 412, ByCause: map[string]int{"agent": 400, "tool": 12}, Last: "agent mine: answered 503"},
+		{Task: "boxes", Failed: 10, Succeeded: 30, ByCause: map[string]int{"odd": 10}, Last: "x"},
+	})
+	require.Len(t, got, 2)
+	require.Equal(t, levelAlarm, got[0].Level)
+	require.Equal(t, "no episode succeeds", got[0].Title)
+	require.Contains(t, got[0].What, "answered 503")
+	require.Equal(t, remedies["agent"], got[0].Do)
+	require.Equal(t, levelWarn, got[1].Level)
+	require.Equal(t, "episodes fail", got[1].Title)
+	require.NotEmpty(t, got[1].Do)
+}
