@@ -2,6 +2,7 @@ package assembly
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -15,20 +16,22 @@ const reportsAhead = 64
 
 // reportFailures returns the function by which a producer reports episodes that fail: each report is a line of the log and an event of
 // the run. stop waits for the reports that were made.
-func (s *Run) reportFailures(ctx context.Context, run *streams.Run, worker string) (reportFailing func(schemas.Failing), stop func()) {
+func reportFailures(
+	ctx context.Context, log *slog.Logger, run *streams.Run, worker string,
+) (reportFailing func(schemas.Failing), stop func()) {
 	ctx = context.WithoutCancel(ctx)
 	reports := make(chan schemas.Failing, reportsAhead)
 	var sending sync.WaitGroup
 	sending.Go(func() {
 		for f := range reports {
-			s.emitFailing(ctx, run, worker, f)
+			emitFailing(ctx, log, run, worker, f)
 		}
 	})
 	reportFailing = func(f schemas.Failing) {
 		if f.Over {
-			s.Log.Info("episodes succeed again", "task", f.Task, "failed", f.Failed, "succeeded", f.Succeeded)
+			log.Info("episodes succeed again", "task", f.Task, "failed", f.Failed, "succeeded", f.Succeeded)
 		} else {
-			s.Log.Error("episodes fail", "task", f.Task, "failed", f.Failed, "succeeded", f.Succeeded, "by_cause", f.ByCause, "last", f.Last)
+			log.Error("episodes fail", "task", f.Task, "failed", f.Failed, "succeeded", f.Succeeded, "by_cause", f.ByCause, "last", f.Last)
 		}
 		select {
 		case reports <- f:
@@ -42,23 +45,23 @@ func (s *Run) reportFailures(ctx context.Context, run *streams.Run, worker strin
 }
 
 // emitFailing stores a report as an event. Nothing depends on it.
-func (s *Run) emitFailing(ctx context.Context, run *streams.Run, worker string, f schemas.Failing) {
+func emitFailing(ctx context.Context, log *slog.Logger, run *streams.Run, worker string, f schemas.Failing) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	if err := run.Emit(ctx, f.Event(run.Name(), worker, time.Now())); err != nil {
-		s.Log.Debug("emit an event", "type", schemas.EventFailing, "err", err)
+		log.Debug("emit an event", "type", schemas.EventFailing, "err", err)
 	}
 }
 
 // showFailures shows the tasks whose episodes fail, by the events of the producers, until ctx ends.
-func (s *Run) showFailures(ctx context.Context, run *streams.Run, view View) {
+func (t *trainerRole) showFailures(ctx context.Context) {
 	var failures report.Failures
-	err := run.FollowEvents(ctx, streams.EventsFromNow, func(e *schemas.Event) {
+	err := t.run.FollowEvents(ctx, streams.EventsFromNow, func(e *schemas.Event) {
 		if failures.AddEvent(e) {
-			view.Failing(failures.List())
+			t.view.Failing(failures.List())
 		}
 	})
 	if err != nil {
-		s.Log.Warn("the live view does not show episodes that fail: the log of the producers and weir status have them", "err", err)
+		t.log.Warn("the live view does not show episodes that fail: the log of the producers and weir status have them", "err", err)
 	}
 }

@@ -63,7 +63,7 @@ func (t *trainerRole) trainPolicy(ctx context.Context) error {
 		return trainer.Run(ctx, t.cfg.Trainer, deps)
 	})
 	group.Go(func() error {
-		s.showFailures(trained, run, view)
+		t.showFailures(trained)
 		return nil
 	})
 	if t.scoresVersions() {
