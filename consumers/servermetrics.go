@@ -12,6 +12,8 @@ type ServerMetrics struct {
 	WeightChecks *prometheus.CounterVec
 	// Queue, CacheUse and Preemptions are a server's own metrics, by server.
 	Queue, CacheUse, Preemptions *prometheus.GaugeVec
+	// MaxTokens is the longest sequence that a server takes, by server.
+	MaxTokens *prometheus.GaugeVec
 	// Ends and EndsExpected count stop tokens that were sampled and that were to be expected, by server; EndsDeviation is their
 	// difference in standard deviations.
 	Ends, EndsExpected *prometheus.CounterVec
@@ -20,7 +22,15 @@ type ServerMetrics struct {
 
 // Forget takes away the gauges of a server, which is down or gone. Its counters stay.
 func (m *ServerMetrics) Forget(server string) {
-	for _, g := range []*prometheus.GaugeVec{m.Queue, m.CacheUse, m.Preemptions, m.EndsDeviation} {
+	m.ForgetLoad(server)
+	for _, g := range []*prometheus.GaugeVec{m.MaxTokens, m.EndsDeviation} {
+		g.DeletePartialMatch(prometheus.Labels{"server": server})
+	}
+}
+
+// ForgetLoad takes away a server's own metrics, as where it has given none.
+func (m *ServerMetrics) ForgetLoad(server string) {
+	for _, g := range []*prometheus.GaugeVec{m.Queue, m.CacheUse, m.Preemptions} {
 		g.DeletePartialMatch(prometheus.Labels{"server": server})
 	}
 }
@@ -40,6 +50,10 @@ func (m *ServerMetrics) makeVectors() []prometheus.Collector {
 	m.Preemptions = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "weir_inference_server_preemptions", Help: "Calls that an inference server put back for want of cache since its start, as it tells.",
 	}, []string{"server"})
+	m.MaxTokens = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "weir_inference_server_max_tokens",
+		Help: "Longest sequence that an inference server takes, in tokens: as it reports, or less where an answer ended before.",
+	}, []string{"server"})
 	m.Ends = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "weir_inference_server_ends_total", Help: "Sampled stop tokens, in the calls at an inference server whose ends are watched.",
 	}, []string{"server"})
@@ -49,5 +63,5 @@ func (m *ServerMetrics) makeVectors() []prometheus.Collector {
 	m.EndsDeviation = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "weir_inference_server_ends_deviation", Help: "Difference of both, in standard deviations: beyond 5 the server's ends are biased.",
 	}, []string{"server"})
-	return []prometheus.Collector{m.WeightChecks, m.Queue, m.CacheUse, m.Preemptions, m.Ends, m.EndsExpected, m.EndsDeviation}
+	return []prometheus.Collector{m.WeightChecks, m.Queue, m.CacheUse, m.Preemptions, m.MaxTokens, m.Ends, m.EndsExpected, m.EndsDeviation}
 }

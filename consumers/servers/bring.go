@@ -165,16 +165,24 @@ func (s *server) examineSettings(ctx context.Context, want *consumers.Snapshot) 
 	if m.MaxTokens > 0 {
 		longest = min(longest, m.MaxTokens)
 	}
-	spans, err := (&probe{
-		speaker: s.speaker, vocabulary: want.Config.VocabSize, longest: longest, id: p.nextRequestID, salt: p.nextRequestID() + "-probe", timeout: p.cfg.Server.StallTimeout, log: p.log,
-	}).runProbe(ctx)
+	probe := &probe{
+		speaker: s.speaker, vocabulary: want.Config.VocabSize, longest: longest, id: p.nextRequestID, salt: p.nextRequestID() + "-probe",
+		timeout: p.cfg.Server.StallTimeout, log: p.log,
+	}
+	spans, err := probe.runProbe(ctx)
+	if err == nil {
+		err = s.probeLength(ctx, probe)
+	}
 	if err != nil {
 		return err
 	}
 	s.keeper.spans = spans
 	p.mu.Lock()
-	s.state.maxTokens = m.MaxTokens
+	s.state.lengths = lengths{most: m.MaxTokens, kept: m.Kept}
 	p.mu.Unlock()
+	if m.MaxTokens > 0 {
+		p.metrics.MaxTokens.WithLabelValues(s.name).Set(float64(m.MaxTokens))
+	}
 	return nil
 }
 

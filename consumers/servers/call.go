@@ -125,7 +125,7 @@ func (c *call) attemptOnce(ctx context.Context) (*schemas.GenerateChunk, error) 
 	}
 	limit := c.limit
 	c.pool.mu.Lock()
-	if most := l.server.state.maxTokens; most > 0 {
+	if most := l.server.state.lengths.most; most > 0 {
 		limit = min(limit, most)
 	}
 	c.pool.mu.Unlock()
@@ -265,8 +265,10 @@ func (c *call) acceptAnswer(l *lease, a *Answer, limit int) (*schemas.GenerateCh
 		// The model's own end, which this request does not stop at: the call goes on after it, as it does in Weir's own engine.
 	case a.Finish == FinishLength && n > 0 && a.Bound == n:
 		// The server's context ends here: the next call knows before it asks.
+		if err := l.server.learnBound(len(c.tokens) + n); err != nil {
+			return nil, err
+		}
 		chunk.Done, chunk.Stop = true, schemas.GenerateLength
-		l.server.learnBound(len(c.tokens) + n)
 	default:
 		return nil, fmt.Errorf("%w: finish_reason %q after %d tokens, none of them a stop: the server ends answers by a rule of its own", ErrMalformed, a.Finish, n)
 	}
@@ -353,15 +355,6 @@ func (c *call) pauseBeforeRetry(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	}
-}
-
-// learnBound notes the longest sequence that a server was seen to take.
-func (s *server) learnBound(most int) {
-	s.pool.mu.Lock()
-	defer s.pool.mu.Unlock()
-	if s.state.maxTokens == 0 || most < s.state.maxTokens {
-		s.state.maxTokens = most
 	}
 }
 

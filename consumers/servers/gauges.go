@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Gauges are a server's own metrics, of all its users' calls.
@@ -81,23 +82,41 @@ func parseSample(line string) (name string, value float64, ok bool) {
 	return name, value, err == nil && value >= 0
 }
 
-// readGauges takes over the server's own metrics, where it has any. Calls that are not this Pool's then count where calls are routed.
-func (s *server) readGauges(ctx context.Context) {
+// gaugesTimeout bounds a read of a server's own metrics.
+const gaugesTimeout = 5 * time.Second
+
+// startMeasuring reads the server's own metrics, where it has any, beside the keeper's work: a server that is slow to give them holds up
+// neither the check of its weights nor a swap. A read that has not ended is waited for.
+func (s *server) startMeasuring(ctx context.Context) {
 	speaker, is := s.speaker.(gauger)
 	if !is {
 		return
 	}
-	var g Gauges
-	err := s.controlRequest(ctx, func(ctx context.Context) (err error) {
-		g, err = speaker.Gauges(ctx)
-		return err
-	})
+	select {
+	case s.measuring <- struct{}{}:
+	default:
+		return
+	}
+	go func() {
+		defer func() { <-s.measuring }()
+		s.readGauges(ctx, speaker)
+	}()
+}
+
+// readGauges takes over the server's own metrics. Calls that are not this Pool's then count where calls are routed.
+func (s *server) readGauges(ctx context.Context, speaker gauger) {
+	ctx, cancel := context.WithTimeout(ctx, gaugesTimeout)
+	defer cancel()
+	g, err := speaker.Gauges(ctx)
 	p := s.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err != nil || s.state.removed {
+	switch {
+	case !s.state.fit: // it was taken down meanwhile
+		return
+	case err != nil || s.state.removed:
 		s.state.foreign = 0
-		p.metrics.Forget(s.name)
+		p.metrics.ForgetLoad(s.name)
 		return
 	}
 	s.state.foreign = max(0, g.Running+g.Waiting-len(s.state.leases))

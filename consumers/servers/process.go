@@ -68,7 +68,7 @@ func (p *process) startServer(ctx context.Context, dir string) (url string, err 
 		c.Env = append(c.Env, "CUDA_VISIBLE_DEVICES="+strings.ReplaceAll(p.devices, "+", ","))
 	}
 	c.Stdout, c.Stderr = out, out
-	// Asked to end by SIGTERM, a server ends its workers, which may be in groups of their own.
+	// Asked to end by SIGTERM, a server ends its workers, also those that have left its group; the rest of the group is killed when it ends.
 	started, err := child.Start(c, syscall.SIGTERM)
 	_ = out.Close() // the server has a descriptor of its own
 	if err != nil {
@@ -155,7 +155,7 @@ func (p *process) logTail() string {
 
 const lastLines = 3
 
-// stopServer ends the process and all that it has started, and waits for its end.
+// stopServer ends the process and its group, and waits for its end.
 func (p *process) stopServer() {
 	if !p.isRunning() {
 		return

@@ -19,6 +19,8 @@ type server struct {
 	kicked chan struct{}
 	// ended is closed when the keeper has ended.
 	ended chan struct{}
+	// measuring, of capacity 1, is full while the server's own metrics are read.
+	measuring chan struct{}
 
 	// remote and speaker are set by reach, before the server is fit.
 	remote  *Remote
@@ -44,6 +46,8 @@ type keeperState struct {
 	// since the last that was verified.
 	proven    bool
 	unchecked int
+	// narrow is where an answer of the server ended far below its context, until it was seen to take a longer sequence; 0 where none did.
+	narrow int
 	// doubted is the evidence from before a load that failed its verification; nil where none did.
 	doubted *evidence
 }
@@ -55,10 +59,9 @@ type serverState struct {
 	// leave ends the keeper; nil before it began.
 	leave context.CancelCauseFunc
 	// epoch is of the weights in use; nil before the first.
-	epoch  *epoch
-	leases map[*lease]struct{}
-	// maxTokens is the server's own bound of a sequence; 0 is none.
-	maxTokens int
+	epoch   *epoch
+	leases  map[*lease]struct{}
+	lengths lengths
 	// foreign counts calls of others, as the server's own metrics say.
 	foreign int
 	// ends are of watched calls.
@@ -74,7 +77,10 @@ type serverState struct {
 }
 
 func (p *Pool) newServer(name string, own *process) *server {
-	return &server{pool: p, name: name, own: own, kicked: make(chan struct{}, 1), ended: make(chan struct{}), state: serverState{leases: map[*lease]struct{}{}}}
+	return &server{
+		pool: p, name: name, own: own, kicked: make(chan struct{}, 1), ended: make(chan struct{}),
+		measuring: make(chan struct{}, 1), state: serverState{leases: map[*lease]struct{}{}},
+	}
 }
 
 // epoch is the time between two swaps of a server: all its tokens are of the same version.
@@ -228,7 +234,7 @@ func (s *server) takeDown(err error) {
 // takeDownLocked is takeDown without the keeper's fields.
 func (s *server) takeDownLocked(err error) {
 	s.state.fit, s.state.swapping, s.state.doubts, s.state.doubt = false, false, 0, nil
-	s.state.foreign, s.state.ends = 0, ends{}
+	s.state.foreign, s.state.ends, s.state.lengths = 0, ends{}, lengths{}
 	s.pool.metrics.Forget(s.name)
 	if s.state.epoch != nil {
 		s.state.epoch.sealEpoch(false)
@@ -240,6 +246,7 @@ func (s *server) takeDownLocked(err error) {
 
 // endKeeper frees what the server holds in this process.
 func (s *server) endKeeper() {
+	s.measuring <- struct{}{} // the last read of its metrics has ended
 	if s.own != nil {
 		s.own.stopServer()
 	}
@@ -263,10 +270,13 @@ func (s *server) checkServer(ctx context.Context) error {
 	if s.own != nil && !s.own.isRunning() {
 		return s.own.exitFault()
 	}
+	if err := s.checkNarrow(); err != nil {
+		return err
+	}
 	if err := s.controlRequest(ctx, s.speaker.Health); err != nil {
 		return fmt.Errorf("its health: %w", err)
 	}
-	s.readGauges(ctx)
+	s.startMeasuring(ctx)
 	vouch := s.arrivedTokens()
 	if err := s.checkLabel(ctx, label); err != nil {
 		return err

@@ -1,6 +1,7 @@
 package servers
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -9,7 +10,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
+
+	"github.com/weir-rl/weir/internal/child"
 )
 
 // randomSeed begins a server's random numbers.
@@ -52,10 +56,8 @@ func (p *process) knowsArgument(ctx context.Context, argument string) bool {
 	ctx, cancel := context.WithTimeout(ctx, helpTimeout)
 	defer cancel()
 	args := append(command[1:len(command):len(command)], "--help="+strings.TrimLeft(argument, "-"))
-	c := exec.CommandContext(ctx, command[0], args...)
-	c.WaitDelay = time.Second
-	text, err := c.Output()
-	known := err == nil && strings.Contains(string(text), argument)
+	text, err := outputOf(ctx, exec.Command(command[0], args...)) //nolint:noctx // its end is that of ctx
+	known := err == nil && strings.Contains(text, argument)
 	if p.known == nil {
 		p.known = map[string]bool{}
 	}
@@ -64,4 +66,19 @@ func (p *process) knowsArgument(ctx context.Context, argument string) bool {
 	}
 	p.log.Debug("asked an inference server's program for an argument", "argument", argument, "known", known, "err", err)
 	return known
+}
+
+// outputOf runs a program to its end, or to that of ctx, and returns what it wrote. What the program started ends with it.
+func outputOf(ctx context.Context, c *exec.Cmd) (string, error) {
+	var out bytes.Buffer
+	c.Stdout, c.WaitDelay = &out, time.Second
+	p, err := child.Start(c, syscall.SIGKILL)
+	if err != nil {
+		return "", err
+	}
+	defer context.AfterFunc(ctx, func() { p.Signal(syscall.SIGKILL) })()
+	if err := p.Err(); err != nil {
+		return "", err
+	}
+	return out.String(), nil
 }

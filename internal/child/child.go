@@ -1,13 +1,16 @@
-// Package child starts programs that end with this process, and with all that they start.
+// Package child starts a program in a process group of its own, which the interrupt of a terminal does not reach.
 //
 //	errors := child.NewTail(4096)
 //	cmd := exec.Command("server", "--port", "8000")
 //	cmd.Stderr = errors
 //	p, err := child.Start(cmd, syscall.SIGKILL)
 //	...
-//	<-p.Done() // it has ended by itself, and what it had started was killed
+//	<-p.Done() // it has ended by itself, and on Linux the rest of its group was killed
 //
-// A program has a process group of its own, which the interrupt of a terminal does not reach.
+// What ends with what depends on the system. On Linux a program gets a signal when this process dies, and when a program ends, what is left
+// of its group is killed. On other Unix systems [Process.Signal] and [Process.Kill] reach the group, a program that ends by itself leaves
+// the rest of its group running, and a program outlives this process if this process is killed. Elsewhere a signal ends the program alone.
+// Nowhere is a process reached that has left the group, as by setsid.
 package child
 
 import (
@@ -17,7 +20,7 @@ import (
 	"syscall"
 )
 
-// Process is a program that was started, and the group of what it has started. Its methods may be called at once.
+// Process is a program that was started, and its process group. Its methods may be called from any goroutine.
 type Process struct {
 	cmd  *exec.Cmd
 	done chan struct{}
@@ -80,7 +83,8 @@ func (p *Process) KilledBy() syscall.Signal {
 	return signalOf(p.cmd.ProcessState)
 }
 
-// Signal sends a signal to the program and all of its group, unless the program has ended: its id may be another's then.
+// Signal sends a signal to the program and all of its group, unless the program has ended: its id may be another's then. On a system
+// without groups it ends the program, whatever the signal.
 func (p *Process) Signal(s syscall.Signal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -95,7 +99,7 @@ func (p *Process) setEnded() {
 	p.ended = true
 }
 
-// Kill ends the program and all of its group, and waits for the end.
+// Kill ends the program and all of its group, and waits for the end. What left the group before is not reached.
 func (p *Process) Kill() {
 	p.Signal(syscall.SIGKILL)
 	<-p.done

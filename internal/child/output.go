@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// Head keeps the first bytes of what is written to it, such as a program's output, and takes the rest in. It may be written and read at
-// once.
+// Head keeps the first bytes of what is written to it, such as a program's output, and drops the rest. It may be written and
+// read at the same time.
 type Head struct {
 	most int
 
@@ -36,7 +36,7 @@ func (h *Head) Bytes() []byte {
 // Text is what was kept, without the white space around it.
 func (h *Head) Text() string { return strings.TrimSpace(string(h.Bytes())) }
 
-// Tail keeps the last bytes of what is written to it. It may be written and read at once.
+// Tail keeps the last bytes of what is written to it. It may be written and read at the same time.
 type Tail struct {
 	most int
 
@@ -65,7 +65,7 @@ func (t *Tail) Bytes() []byte {
 	return bytes.Clone(t.kept)
 }
 
-// Lines is what was kept, without the white space around it, and without its first line where that may be the end of a longer one.
+// Lines is what was kept, without the white space around it, and without its first line where that may be the end of a longer line.
 func (t *Tail) Lines() string {
 	text := t.Bytes()
 	if len(text) == t.most {

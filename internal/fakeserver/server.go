@@ -33,6 +33,8 @@ type Options struct {
 	NewDecoder NewDecoder
 	// Dir is the model folder to begin with.
 	Dir string
+	// Room is how many tokens SGLang has room for, where that is less than its context (max_total_num_tokens); 0 is the context.
+	Room int
 	// Slots is how many calls sample at once; 0 is 64.
 	Slots int
 	// APIKey and AdminAPIKey are asked for where they are not "".
@@ -97,6 +99,7 @@ type Server struct {
 	live     map[net.Conn]bool
 	defaults defaults
 	dead     bool
+	room     int // tokens that there is room for; 0 is the context
 }
 
 // fault is injected under a name.
@@ -198,6 +201,23 @@ func (s *Server) Dead() bool {
 	return s.dead
 }
 
+// SetRoom changes how many tokens SGLang has room for, as another start of the server does; 0 is its context.
+func (s *Server) SetRoom(tokens int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.room = tokens
+}
+
+// roomTokens bounds a sequence, by the context and by the room for tokens.
+func (s *Server) roomTokens() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.room > 0 {
+		return min(s.room, s.engine.config.MaxPositions)
+	}
+	return s.engine.config.MaxPositions
+}
+
 // URL is where the server listens.
 func (s *Server) URL() string { return s.url }
 
@@ -208,7 +228,7 @@ func New(kind Kind, address string, o Options) (*Server, error) {
 	}
 	s := &Server{
 		kind: kind, o: o, engine: newEngine(o.NewDecoder, o.Slots, o.Pace, o.ShyEnds), faults: map[string]*fault{}, chances: map[string]int{}, calls: map[string]int{},
-		live: map[net.Conn]bool{}, done: make(chan struct{}),
+		live: map[net.Conn]bool{}, done: make(chan struct{}), room: o.Room,
 	}
 	if !o.NoDefaults {
 		if err := s.defaults.readDefaults(o.Dir); err != nil {

@@ -125,7 +125,7 @@ func (s *Server) sglangChecksums(w http.ResponseWriter, _ *http.Request) {
 }
 
 // inputReserve is how many positions SGLang keeps free behind a prompt: max_req_input_len is 5 below max_req_len, which is 1 below
-// the context's length (0.5.10, managers/tp_worker.py:301; 0.5.23, :568).
+// the context's length, or the room for tokens where that is less (0.5.10, managers/tp_worker.py:301; 0.5.23, :568).
 const inputReserve = 5
 
 // sglangHealth samples a token where nothing runs, and so waits for the end of a pause (0.5.18, entrypoints/http_server.py:654,
@@ -190,6 +190,7 @@ func (s *Server) sglangGenerate(w http.ResponseWriter, r *http.Request) {
 		writeRefusal(w, http.StatusBadRequest, fmt.Sprintf("Requested token count exceeds the model's maximum context length of %d tokens.", longest))
 		return
 	}
+	longest = s.roomTokens()
 	refused := len(body.Tokens) >= longest-1-inputReserve || s.faultDue("refused")
 	// The bound that a call asks for is cut to the rest of the context (0.5.23, managers/scheduler.py:2693).
 	x.MaxTokens = min(x.MaxTokens, longest-2-len(body.Tokens))
