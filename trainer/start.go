@@ -44,7 +44,8 @@ type trainer struct {
 	settings settings
 }
 
-// startTrainer opens the checkpoints, loads the newest or makes version 0, takes the run, and opens the feed where it left off.
+// startTrainer opens the checkpoints, loads the newest or makes version 0, takes the run, and opens the feed where it left off. fence ends
+// ctx when another trainer takes the run.
 func startTrainer(ctx context.Context, fence context.CancelCauseFunc, cfg Config, deps Deps, known *poisoned) (_ *trainer, err error) {
 	deps, err = deps.withDefaults()
 	if err != nil {

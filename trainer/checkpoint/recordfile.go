@@ -111,7 +111,9 @@ func ReadRecords(dir string) ([]Record, error) {
 // errChain is the fault of a line that does not go on from the line before it.
 var errChain = errors.New("another chain of hashes")
 
-// scanLines calls each for the lines of a record until each returns false. Of a line that is no record r is nil, and fault says why.
+// scanLines calls each for the lines of a record until each returns false. end is the offset just after the line. fault is errChain where
+// the line's chain does not go on from the line before; the first line of a record that begins with a later step cannot be checked. For a
+// line that does not decode r is nil, and fault is the decoder's error.
 func scanLines(file io.Reader, each func(number int, r *Record, end int64, fault error) bool) error {
 	in := bufio.NewReaderSize(file, 1<<16)
 	end, before := int64(0), ""

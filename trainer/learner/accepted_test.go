@@ -42,7 +42,7 @@ func firstStep(t *testing.T, cfg Config) (trained bool, err error) {
 	if l.NeedsReference() {
 		require.NoError(t, l.OpenReference(func(gpu.Engine) error { return nil })) // its own weights are those of another seed
 	}
-	if l.critic.own() {
+	if l.critic.isNetwork() {
 		model.ValueHead = true
 		l.critic.engine, err = another(model)
 		require.NoError(t, err)

@@ -181,8 +181,8 @@ func credited(t require.TestingT, cfg Config, b *batch.Batch) *step {
 	for i := range e.Values {
 		e.Values[i] = float32(i) / 4
 	}
-	s := l.begin(b)
-	require.NoError(t, s.evaluate(context.Background()))
+	s := l.beginStep(b)
+	require.NoError(t, s.evaluateBatch(context.Background()))
 	require.NoError(t, s.assignCredit(context.Background()))
 	return s
 }

@@ -8,29 +8,29 @@ import (
 	"github.com/weir-rl/weir/trainer/batch"
 )
 
-// After which rollouts the critic's value stands for what would have followed.
+// The rollouts after which the critic's value stands for the missing rest.
 const (
 	BootstrapNone    = "none"
 	BootstrapTimeout = "timeout"
 	BootstrapLimits  = "limits"
 )
 
-// bootstraps says whether a rollout with this reason to stop would have gone on.
-func (a Advantage) bootstraps(stop schemas.StopReason) bool {
+// bootstrapsAt reports whether a rollout with this reason to stop would have gone on.
+func (a Advantage) bootstrapsAt(stop schemas.StopReason) bool {
 	switch a.Bootstrap {
 	case BootstrapTimeout:
 		return stop == schemas.StopTimeout
 	case BootstrapLimits:
-		return cutOff(stop)
+		return isCutOff(stop)
 	default:
 		return false
 	}
 }
 
-// bootstrap asks the critic for the value of the state after each row that ends a rollout which would have gone on, for each
-// agent that is credited apart after its last. A context that is as long as the model takes could not have gone on.
-func (s *step) bootstrap(ctx context.Context) error {
-	if !s.credit.needs("Values") {
+// bootstrapValues asks the critic for the value of the state after each row that ends a rollout which would have gone on; with parts by
+// agent, after each agent's last row. A context that is as long as the model allows could not have gone on.
+func (s *step) bootstrapValues(ctx context.Context) error {
+	if !s.credit.needsField("Values") {
 		return nil
 	}
 	last := map[int]int{}
@@ -39,7 +39,7 @@ func (s *step) bootstrap(ctx context.Context) error {
 	}
 	var cut []int
 	for i, part := range s.rows.Part {
-		if last[part] == i && s.cfg.Advantage.bootstraps(s.rows.Stop[i]) && s.rows.Length(i) < s.critic.engine.Config().MaxPositions {
+		if last[part] == i && s.cfg.Advantage.bootstrapsAt(s.rows.Stop[i]) && s.rows.Length(i) < s.critic.engine.Config().MaxPositions {
 			cut = append(cut, i)
 		}
 	}
@@ -48,7 +48,7 @@ func (s *step) bootstrap(ctx context.Context) error {
 	}
 	s.before.bootstrap = make([]float64, s.rows.Len())
 	longer := func(row int) int { return s.rows.Length(row) + 1 }
-	micros := batch.Pack(cut, longer, within(s.cfg.MicroTokens, s.critic.engine))
+	micros := batch.Pack(cut, longer, limitBudget(s.cfg.MicroTokens, s.critic.engine))
 	parts := make([]*gpu.Batch, len(micros))
 	for i, micro := range micros {
 		parts[i] = withNextToken(s.rows, micro)
@@ -61,8 +61,8 @@ func (s *step) bootstrap(ctx context.Context) error {
 	})
 }
 
-// withNextToken packs some rows, each with a further token whose outputs alone are asked for: the value there is that of
-// the state before the token, whichever token it is.
+// withNextToken packs some rows, each with a further token, and asks for the outputs of that token alone: its value is the value of the
+// state before the token, whichever token it is.
 func withNextToken(rows *batch.Rows, of []int) *gpu.Batch {
 	b := &gpu.Batch{Offsets: []int{0}, ValuesOnly: true, Temperature: batch.Pick(of, rows.Temperature)}
 	for _, row := range of {

@@ -15,12 +15,12 @@ import (
 type ColdStart struct {
 	// Steps is the number of optimizer steps; 0 skips the cold start.
 	Steps int64 `koanf:"steps" min:"0"`
-	// Enough ends the cold start before its last step when a step's mean loss is below it, in nats a token: a policy that imitates perfectly
-	// says the same each time that it is asked, and leaves nothing to compare. 0 never does.
+	// Enough ends the cold start before its last step when a step's mean loss is below it, in nats a token: a policy that imitates
+	// perfectly gives the same answer each time, and leaves nothing to compare. 0 never ends the cold start early.
 	Enough float64 `koanf:"enough" default:"0.02" min:"0"`
 	// Batch is the number of demonstrations a step.
 	Batch int `koanf:"batch" default:"32" above:"0"`
-	// MicroTokens bounds the tokens of one forward and backward.
+	// MicroTokens bounds the tokens of a forward and backward pass.
 	MicroTokens int `koanf:"micro_tokens" default:"8192" above:"0"`
 	// ReportEvery is the number of steps between reports of the loss.
 	ReportEvery int64     `koanf:"report_every" default:"20" above:"0"`
@@ -34,20 +34,19 @@ func DefaultColdStart() ColdStart {
 	return c
 }
 
-// Demonstrations are what the supervised start imitates. The i-th is always the same. mask is 1 at the tokens to be
-// imitated; the first token is never one of them.
+// Demonstrations are the input of the supervised start. The i-th is always the same. mask is 1 at the tokens to be imitated, and 0 at the
+// first token.
 type Demonstrations interface {
 	Demonstration(i uint64) (tokens []int32, mask []uint8)
 }
 
-// Imitate trains the engine on demonstrations 0, 1, 2, ... by cross-entropy on the masked tokens alone, and
-// clears the optimizer's moments at the end, since what it gathered on demonstrations says little of the rewards'
-// gradient. The same engine and demonstrations give the same weights. report
-// is called with the mean loss in nats a token since the last call; it may be nil.
+// Imitate trains the engine on demonstrations 0, 1, 2, ... by cross-entropy on the masked tokens alone, and clears the optimizer's moments
+// at the end, since the demonstrations' gradient differs from the rewards' gradient. The same engine and demonstrations give the same
+// weights. report is called with the mean loss in nats a token since the last call; it may be nil.
 func Imitate(ctx context.Context, c ColdStart, engine gpu.Engine, demos Demonstrations, report func(step int64, loss float64)) error {
 	var sum, tokens float64
 	for step := range c.Steps {
-		rows, err := demonstrations(demos, uint64(step)*uint64(c.Batch), c.Batch)
+		rows, err := demonstrationRows(demos, uint64(step)*uint64(c.Batch), c.Batch)
 		if err != nil {
 			return fmt.Errorf("cold start step %d: %w", step, err)
 		}
@@ -68,11 +67,11 @@ func Imitate(ctx context.Context, c ColdStart, engine gpu.Engine, demos Demonstr
 	return engine.ResetOptimizer(ctx)
 }
 
-// imitateStep is one optimizer step: loss = -sum(mask * logprob) / sum(mask) over the whole batch.
+// imitateStep is an optimizer step: loss = -sum(mask * logprob) / sum(mask) over the whole batch.
 func imitateStep(ctx context.Context, c ColdStart, engine gpu.Engine, rows *batch.Rows, step int64) (total, count float64, err error) {
 	all := rows.All()
 	count = float64(rows.ActionTokens(all))
-	parts := partsOf(rows, batch.Pack(all, rows.Length, within(c.MicroTokens, engine)))
+	parts := engineBatches(rows, batch.Pack(all, rows.Length, limitBudget(c.MicroTokens, engine)))
 	err = engine.Accumulate(ctx, parts, func(i int, out *gpu.Outputs) (*gpu.Gradients, error) {
 		grad := make([]float32, len(parts[i].Tokens))
 		for k, m := range parts[i].Mask {
@@ -86,14 +85,14 @@ func imitateStep(ctx context.Context, c ColdStart, engine gpu.Engine, rows *batc
 	if err != nil {
 		return 0, 0, err
 	}
-	if _, err := engine.Step(ctx, c.Optimizer.options(step, c.Steps)); err != nil {
+	if _, err := engine.Step(ctx, c.Optimizer.stepOptions(step, c.Steps)); err != nil {
 		return 0, 0, fmt.Errorf("optimizer step: %w", err)
 	}
 	return total, count, nil
 }
 
-// demonstrations lays out n demonstrations from the i-th on.
-func demonstrations(demos Demonstrations, i uint64, n int) (*batch.Rows, error) {
+// demonstrationRows lays out n demonstrations from the i-th on.
+func demonstrationRows(demos Demonstrations, i uint64, n int) (*batch.Rows, error) {
 	b := &batch.Batch{Groups: make([]batch.Taken, 1)}
 	for k := range uint64(n) {
 		tokens, mask := demos.Demonstration(i + k)

@@ -10,7 +10,7 @@ import (
 	"github.com/weir-rl/weir/trainer/stats"
 )
 
-// Config is everything that can be chosen about learning from a batch.
+// Config configures learning from a batch.
 type Config struct {
 	// Steps is the policy version at which the run is done.
 	Steps int64 `koanf:"steps" default:"30" above:"0"`
@@ -18,25 +18,26 @@ type Config struct {
 	Seed uint64 `koanf:"-"`
 	// BatchGroups is how many groups (prompts) a step trains on.
 	BatchGroups int `koanf:"batch_groups" default:"32" above:"0"`
-	// MaskTools keeps what tools returned out of the loss. Turning it off trains on every token, to show what the mask is for.
+	// MaskTools keeps the output of tools out of the loss. Turning it off trains on every token, to show the effect of the mask.
 	MaskTools bool `koanf:"mask_tools" default:"true"`
 
-	// Epochs is how often a batch is gone over.
+	// Epochs is the number of passes over a batch.
 	Epochs int `koanf:"epochs" default:"1" above:"0"`
 	// Minibatches is the number of optimizer steps an epoch; a step that is short of groups takes fewer, of the same size.
 	Minibatches int `koanf:"minibatches" default:"4" above:"0"`
-	// MicroTokens bounds the tokens of one forward and backward; the results do not depend on it but for rounding.
+	// MicroTokens bounds the tokens of a forward and backward pass; the results do not depend on it except for rounding.
 	MicroTokens int `koanf:"micro_tokens" default:"8192" above:"0"`
 
-	// Proximal is how the policy at the start of the step is known, which ratios are taken against: recompute, by a forward pass, or, to
-	// save it, between the sampling and the current policy by loglinear, linear or rollout (A-3PO).
+	// Proximal is how the log-probabilities of the policy at the start of the step are computed, against which ratios are taken: recompute
+	// runs a forward pass; loglinear, linear and rollout approximate them between the sampling and the current policy (A-3PO) and save that
+	// pass.
 	Proximal string `koanf:"proximal" default:"recompute" oneof:"recompute loglinear linear rollout"`
 
 	Selection Selection `koanf:"selection"`
 	Optimizer Optimizer `koanf:"optimizer"`
 	Critic    Critic    `koanf:"critic"`
 	Advantage Advantage `koanf:"advantage"`
-	// Loss is what the policy is trained on. Its name defaults to "decoupled_ppo".
+	// Loss is the policy's loss. Its name defaults to "decoupled_ppo".
 	Loss      loss.Config `koanf:"loss"`
 	ColdStart ColdStart   `koanf:"cold_start"`
 }
@@ -61,26 +62,26 @@ type Optimizer struct {
 	ClipNorm float64 `koanf:"clip_norm" default:"1" min:"0"`
 }
 
-// What a critic can be.
+// The kinds of critic.
 const (
 	CriticNone = "none"
 	CriticHead = "head"
 	CriticOwn  = "own"
 )
 
-// Critic says what estimates the values of states, for the advantages that need them, and how it is trained. Its loss
-// is trainer.loss.value.
+// Critic configures the estimator of the values of states, for the advantages that need values, and its training. Its loss is
+// trainer.loss.value.
 type Critic struct {
 	// Network is none; head, a value head on the policy's trunk; or own, a network beside the policy's, which is not published.
 	Network string `koanf:"network" default:"none" oneof:"none head own"`
-	// Folder is a Hugging Face folder that a network of its own starts from; "" starts from the policy's version 0. A value head that is not
-	// there starts at 0.
+	// Folder is a Hugging Face folder that a network of its own starts from; "" starts from the policy's version 0. A missing value head
+	// starts at 0.
 	Folder string `koanf:"folder"`
-	// WarmupSteps is how many of the run's first steps train the critic alone: the versions up to that one have the weights of version 0. A
-	// value head is then trained without its trunk.
+	// WarmupSteps is how many of the run's first steps train the critic alone: the versions up to that step have the weights of version 0.
+	// A value head is then trained without its trunk.
 	WarmupSteps int64 `koanf:"warmup_steps" min:"0"`
-	// Optimizer is the critic's own, with its schedule over all of the run's steps. Of a value head's, the rate and the
-	// schedule alone count after the warm-up: one step then moves it and the policy, under the policy's optimizer.
+	// Optimizer is the critic's own, with its schedule over all of the run's steps. For a value head only the rate and the schedule count
+	// after the warm-up: a single step then moves the head and the policy, under the policy's optimizer.
 	Optimizer Optimizer `koanf:"optimizer" overrides:"trainer.optimizer"`
 }
 
@@ -91,10 +92,10 @@ func DefaultCritic() Critic {
 	return c
 }
 
-// Selection says what of a batch is trained on. Groups that are not kept are replaced by other prompts.
+// Selection decides which samples of a batch are trained on. Groups that are not kept are replaced by other prompts.
 type Selection struct {
 	selection.Groups `koanf:",squash"`
-	// Overlong shapes the reward of long rollouts, or takes those that were cut off out of the loss.
+	// Overlong shapes the reward of long rollouts, or takes rollouts that were cut off out of the loss.
 	Overlong selection.Overlong `koanf:"overlong"`
 	// Resample trains on some of each group's samples.
 	Resample selection.Resample `koanf:"resample"`
@@ -108,23 +109,23 @@ type Selection struct {
 type Advantage struct {
 	// Name is one of advantage.Names.
 	Name string `koanf:"name" default:"grpo"`
-	// Bootstrap says after which rollouts the critic's value stands for what would have followed, in gae, gae_step and bilevel with a
-	// critic: none; timeout, those that the clock cut off; or limits, those that any limit did. Limits of turns and tokens are part of the
-	// task, under which the policy is tested: what they cut off has ended. Of the clock no state tells.
+	// Bootstrap selects the rollouts after which the critic's value stands for the missing rest, in gae, gae_step and bilevel with a
+	// critic: none; timeout, rollouts that the clock cut off; or limits, rollouts that any limit cut off. Limits of turns and tokens are
+	// part of the task, under which the policy is tested: a rollout that they cut off has ended. The clock is not part of any state.
 	Bootstrap string `koanf:"bootstrap" default:"timeout" oneof:"none timeout limits"`
 	// Normalize shifts and scales the advantages once more, over the batch or within groups of rows (AReaL's adv_norm). It
 	// does not replace the estimator's own whitening: turn that off beside it.
 	Normalize stats.Normalization `koanf:"normalize"`
-	// NormalizeProcess divides process rewards, those before a trajectory's last action token, by their largest return in
-	// size over the batch (PRIME, Agent-R1).
+	// NormalizeProcess divides process rewards, which stand before a trajectory's last action token, by their largest return in size over
+	// the batch (PRIME, Agent-R1).
 	NormalizeProcess bool `koanf:"normalize_process"`
 	// Own are the estimator's own keys: a pointer to its struct, as [advantage.Keys] returns it. Nil is its defaults.
 	Own any `koanf:",squash"`
-	// Foreign are the estimators of the program itself, which Name may name as it names the stock ones; no file and no flag sets it.
+	// Foreign are the estimators of the program itself, which Name may name like the stock estimators; no file and no flag sets it.
 	Foreign []advantage.Foreign `koanf:"-"`
 }
 
-// Facts are those of the estimator under its keys.
+// Facts are the facts of the estimator under its keys.
 func (a Advantage) Facts() advantage.Facts { return advantage.FactsOf(a.Name, a.Own, a.Foreign...) }
 
 // New makes the estimator.
@@ -146,12 +147,12 @@ func DefaultConfig() Config {
 	return c
 }
 
-// minibatches is the number of optimizer steps an epoch of a batch with this many groups.
-func (c Config) minibatches(groups int) int {
+// minibatchCount returns the number of optimizer steps an epoch of a batch with this many groups.
+func (c Config) minibatchCount(groups int) int {
 	return max(1, (c.Minibatches*groups+c.BatchGroups-1)/c.BatchGroups)
 }
 
-// EpisodeAgents are the roles whose agents are compared within their episode; nil where the estimator compares none there.
+// EpisodeAgents are the roles whose agents are compared within their episode; nil where the estimator compares no agents there.
 func (c Config) EpisodeAgents() []string {
 	if keys, ok := c.Advantage.Own.(*advantage.HierarchicalGRPO); ok && c.Advantage.Name == "hierarchical_grpo" {
 		return keys.EpisodeAgents
@@ -159,7 +160,7 @@ func (c Config) EpisodeAgents() []string {
 	return nil
 }
 
-// Baseline says that groups have a greedy rollout to be compared with.
+// Baseline reports whether groups have a greedy rollout to be compared with.
 func (c Config) Baseline() bool {
 	return slices.Contains(c.Advantage.Facts().Requires, "Baselines")
 }

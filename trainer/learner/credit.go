@@ -12,19 +12,19 @@ import (
 	"github.com/weir-rl/weir/trainer/stats"
 )
 
-// credit is the estimator of advantages with what it reads.
-type credit struct {
+// creditAssigner is the estimator of advantages with its facts.
+type creditAssigner struct {
 	advantage.Estimator
 	facts advantage.Facts
 }
 
-// newCredit makes the estimator and checks that trajectories, the policy and the critic carry what it reads.
-func newCredit(cfg Config) (*credit, error) {
+// newCredit makes the estimator and checks that trajectories, the policy and the critic have the fields that it reads.
+func newCredit(cfg Config) (*creditAssigner, error) {
 	e, err := cfg.Advantage.New()
 	if err != nil {
 		return nil, err
 	}
-	c := &credit{Estimator: e, facts: cfg.Advantage.Facts()}
+	c := &creditAssigner{Estimator: e, facts: cfg.Advantage.Facts()}
 	for _, need := range c.facts.Requires {
 		switch need {
 		case "Group", "Trajectory", "Step", "Tokens", "Agent", "Episode", "Baselines", "Logprobs":
@@ -36,13 +36,17 @@ func newCredit(cfg Config) (*credit, error) {
 	return c, nil
 }
 
-// needs says whether the estimator cannot do without a field of its batch.
-func (c *credit) needs(field string) bool { return slices.Contains(c.facts.Requires, field) }
+// needsField reports whether the estimator cannot do without a field of its batch.
+func (c *creditAssigner) needsField(field string) bool {
+	return slices.Contains(c.facts.Requires, field)
+}
 
-// improves says whether the estimator is better for a field of its batch that it can do without.
-func (c *credit) improves(field string) bool { return slices.Contains(c.facts.Improves, field) }
+// improvesWith reports whether the estimator is better with a field of its batch that it can do without.
+func (c *creditAssigner) improvesWith(field string) bool {
+	return slices.Contains(c.facts.Improves, field)
+}
 
-// penalizeRewards subtracts the KL term from the rewards, where it goes there, and adapts its coefficient.
+// penalizeRewards subtracts the KL term from the rewards, if the KL term goes into the rewards, and adapts its coefficient.
 func (s *step) penalizeRewards(context.Context) error {
 	rewards := slices.Clone(s.rows.Rewards)
 	if _, err := s.objective.PenalizeRewards(s.rows.Offsets, s.rows.Mask, rewards, s.before.logprobs, s.before.reference); err != nil {
@@ -52,9 +56,9 @@ func (s *step) penalizeRewards(context.Context) error {
 	return nil
 }
 
-// estimate has the estimator compare parts: trajectories or, where trajectories bring rewards of single agents, what each
-// agent did in them.
-func (s *step) estimate(context.Context) error {
+// estimateAdvantages has the estimator compare parts: trajectories or, where trajectories have rewards of single agents, each agent's
+// segments in them.
+func (s *step) estimateAdvantages(context.Context) error {
 	in := &advantage.Batch{
 		Offsets: s.rows.Offsets, Mask: s.rows.Mask, Rewards: s.rows.Rewards, Tokens: s.rows.Tokens,
 		Group: s.rows.PartGroup, Trajectory: s.rows.Part, Step: s.rows.Step, Baselines: s.rows.Baselines,
@@ -70,7 +74,7 @@ func (s *step) estimate(context.Context) error {
 	return s.estimateSome(in, enough)
 }
 
-// withPeers are the rows but for those of an agent that has fewer parts in its group than the estimator takes: min_group counts
+// withPeers are the rows without the rows of an agent that has fewer parts in its group than the estimator needs: min_group counts
 // trajectories, and an agent need not take part in all of them.
 func (s *step) withPeers() []int {
 	return slices.DeleteFunc(s.rows.All(), func(row int) bool {
@@ -98,7 +102,7 @@ func (s *step) estimateSome(in *advantage.Batch, of []int) error {
 			some.Bootstrap = batch.Pick(of, in.Bootstrap)
 		}
 		if err := s.credit.Estimate(some, &got); err != nil {
-			return inRows(err, of)
+			return inBatchRows(err, of)
 		}
 	}
 	s.result.Advantages = make([]float64, len(in.Mask))
@@ -112,8 +116,8 @@ func (s *step) estimateSome(in *advantage.Batch, of []int) error {
 	return nil
 }
 
-// normalize shifts and scales the advantages as configured; the critic's targets stay, which may be the same memory.
-func (s *step) normalize(context.Context) error {
+// normalizeAdvantages shifts and scales the advantages as configured; the critic's targets, which may be the same memory, stay.
+func (s *step) normalizeAdvantages(context.Context) error {
 	n := s.cfg.Advantage.Normalize
 	if n.Mean == stats.LevelNone && n.Std == stats.LevelNone {
 		return nil
@@ -123,7 +127,7 @@ func (s *step) normalize(context.Context) error {
 	return n.Apply(raw, s.rows.Offsets, s.rows.Mask, s.rows.PartGroup, s.result.Advantages)
 }
 
-// explainVariance notes what the critic knew of the returns before the step.
+// explainVariance notes how much of the returns' variance the critic explained before the step.
 func (s *step) explainVariance(context.Context) error {
 	if s.before.values != nil {
 		s.stats.explained = new(explainedVariance(s.before.values, s.result.Returns, s.rows.Mask))
@@ -131,15 +135,15 @@ func (s *step) explainVariance(context.Context) error {
 	return nil
 }
 
-// EstimatorState is that of an estimator that learns from batch to batch.
+// EstimatorState is the state of an estimator that learns from batch to batch.
 type EstimatorState struct {
-	// Name is the estimator's: another one makes nothing of the state.
+	// Name is the estimator's name: another estimator cannot use the state.
 	Name  string
 	State json.RawMessage
 }
 
-// state is what the estimator knows from the batches so far; nil where that is nothing.
-func (c *credit) state() (*EstimatorState, error) {
+// saveState returns the estimator's state from the batches so far; nil where it has none.
+func (c *creditAssigner) saveState() (*EstimatorState, error) {
 	e, ok := c.Estimator.(advantage.Stateful)
 	if !ok {
 		return nil, nil
@@ -154,8 +158,8 @@ func (c *credit) state() (*EstimatorState, error) {
 	return &EstimatorState{Name: e.Name(), State: state}, nil
 }
 
-// restore gives the estimator what the estimator of the same name knew.
-func (c *credit) restore(s *EstimatorState, log *slog.Logger) error {
+// restoreState gives the estimator the state of an estimator of the same name.
+func (c *creditAssigner) restoreState(s *EstimatorState, log *slog.Logger) error {
 	if s == nil {
 		return nil
 	}

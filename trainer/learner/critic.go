@@ -14,14 +14,14 @@ import (
 	"github.com/weir-rl/weir/trainer/stats"
 )
 
-// critic is what estimates the values of states. A nil critic is none: all its methods say no.
+// critic estimates the values of states. A nil critic means no critic: all its methods return false.
 type critic struct {
 	Critic
-	// engine is the policy's own where the critic is a head; of a network of its own nil until it is opened.
+	// engine is the policy's own where the critic is a head; for a network of its own it is nil until it is opened.
 	engine gpu.Engine
 }
 
-// newCritic checks that the configured critic can be had; nil where none is configured.
+// newCritic checks that the configured critic can be made; nil where none is configured.
 func newCritic(cfg Config, deps Deps) (*critic, error) {
 	c := &critic{Critic: cfg.Critic}
 	switch cfg.Critic.Network {
@@ -40,17 +40,17 @@ func newCritic(cfg Config, deps Deps) (*critic, error) {
 	return c, nil
 }
 
-// head says that the critic is a value head on the policy's trunk.
-func (c *critic) head() bool { return c != nil && c.Network == CriticHead }
+// isHead reports whether the critic is a value head on the policy's trunk.
+func (c *critic) isHead() bool { return c != nil && c.Network == CriticHead }
 
-// own says that the critic is a network of its own.
-func (c *critic) own() bool { return c != nil && c.Network == CriticOwn }
+// isNetwork reports whether the critic is a network of its own.
+func (c *critic) isNetwork() bool { return c != nil && c.Network == CriticOwn }
 
-// warming says that the step that follows the first n trains the critic alone.
-func (c *critic) warming(n int64) bool { return c != nil && n < c.WarmupSteps }
+// isWarmingUp reports whether the step that follows the first n trains the critic alone.
+func (c *critic) isWarmingUp(n int64) bool { return c != nil && n < c.WarmupSteps }
 
-// apart says that in the step that follows the first n the critic has passes and optimizer steps to itself.
-func (c *critic) apart(n int64) bool { return c.own() || c.warming(n) }
+// isTrainedApart reports whether in the step that follows the first n the critic has passes and optimizer steps to itself.
+func (c *critic) isTrainedApart(n int64) bool { return c.isNetwork() || c.isWarmingUp(n) }
 
 // startingModel is the shape of the network in the configured folder, which must fit the policy.
 func (l *Learner) startingModel(dir string) (gpu.Config, error) {
@@ -77,15 +77,15 @@ func (l *Learner) startingModel(dir string) (gpu.Config, error) {
 // savedModel is the shape of a network that an engine has exported.
 func savedModel(dir string) (gpu.Config, error) { return hf.ReadConfig(dir) }
 
-// accumulateCritic gathers the gradient of a critic that is apart over the micro-batches: its own loss alone.
+// accumulateCritic gathers, over the micro-batches, the gradient of a critic that is trained apart: its own loss alone.
 func (m *minibatch) accumulateCritic(ctx context.Context) error {
-	parts := partsOf(m.rows, m.micros)
+	parts := engineBatches(m.rows, m.micros)
 	for _, b := range parts {
 		b.ValuesOnly = true
 	}
 	err := m.critic.engine.Accumulate(ctx, parts, func(i int, out *gpu.Outputs) (*gpu.Gradients, error) {
 		gradients, err := m.valueGradients(m.micros[i], out)
-		return gradients, inRows(err, m.micros[i])
+		return gradients, inBatchRows(err, m.micros[i])
 	})
 	if err != nil {
 		return fmt.Errorf("critic: %w", err)
@@ -93,24 +93,24 @@ func (m *minibatch) accumulateCritic(ctx context.Context) error {
 	return nil
 }
 
-// valueGradients are those of the critic's loss with respect to what its engine put out for some rows.
+// valueGradients are the gradients of the critic's loss with respect to its engine's outputs for some rows.
 func (m *minibatch) valueGradients(of []int, out *gpu.Outputs) (*gpu.Gradients, error) {
 	b := &loss.Batch{
-		Offsets: m.rows.PackedOffsets(of), Mask: batch.Gather(m.rows, of, m.rows.Mask), Values: widen(out.Values), Counts: m.counts,
+		Offsets: m.rows.PackedOffsets(of), Mask: batch.Gather(m.rows, of, m.rows.Mask), Values: toFloat64(out.Values), Counts: m.counts,
 		OldValues: batch.Gather(m.rows, of, m.before.values), Returns: batch.Gather(m.rows, of, m.result.Returns),
 	}
 	if err := m.objective.ValueLoss(b, &m.loss); err != nil {
 		return nil, fmt.Errorf("value loss: %w", err)
 	}
 	m.stats.losses.Add(m.loss.Metrics)
-	return &gpu.Gradients{Values: narrow(m.loss.GradValues), Detached: m.critic.head()}, nil
+	return &gpu.Gradients{Values: toFloat32(m.loss.GradValues), Detached: m.critic.isHead()}, nil
 }
 
-// stepCritic is the optimizer step of a critic that is apart.
+// stepCritic is the optimizer step of a critic that is trained apart.
 func (m *minibatch) stepCritic(ctx context.Context) error {
-	o := m.cfg.Critic.Optimizer.options(m.version, m.cfg.Steps)
-	m.stats.criticRate.add(o.LearningRate)
-	if m.critic.head() {
+	o := m.cfg.Critic.Optimizer.stepOptions(m.version, m.cfg.Steps)
+	m.stats.criticRate.addValue(o.LearningRate)
+	if m.critic.isHead() {
 		o.LearningRate, o.ValueLearningRate = 0, o.LearningRate
 	}
 	done, err := m.critic.engine.Step(ctx, o)
@@ -121,19 +121,19 @@ func (m *minibatch) stepCritic(ctx context.Context) error {
 		m.stats.criticSkipped++
 		m.deps.Log.Warn("the critic's optimizer step skipped: the gradient is not finite", "step", m.version+1)
 	} else {
-		m.stats.criticNorm.add(done.GradNorm)
+		m.stats.criticNorm.addValue(done.GradNorm)
 	}
 	return nil
 }
 
-// policyOptions are those of an optimizer step of the policy: its schedule begins after the critic's warm-up.
+// policyOptions are the options of an optimizer step of the policy: its schedule begins after the critic's warm-up.
 func (s *step) policyOptions() gpu.StepOptions {
 	warmup := s.cfg.Critic.WarmupSteps
-	o := s.cfg.Optimizer.options(s.version-warmup, s.cfg.Steps-warmup)
-	if s.critic.head() {
-		of := s.cfg.Critic.Optimizer.options(s.version, s.cfg.Steps)
+	o := s.cfg.Optimizer.stepOptions(s.version-warmup, s.cfg.Steps-warmup)
+	if s.critic.isHead() {
+		of := s.cfg.Critic.Optimizer.stepOptions(s.version, s.cfg.Steps)
 		o.ValueLearningRate = max(of.LearningRate, math.SmallestNonzeroFloat64) // 0 would be the policy's
-		s.stats.criticRate.add(of.LearningRate)
+		s.stats.criticRate.addValue(of.LearningRate)
 	}
 	return o
 }
@@ -142,14 +142,14 @@ func (s *step) policyOptions() gpu.StepOptions {
 //
 // Invariant: a critic's warm-up leaves the policy and its optimizer as they were, bit for bit.
 func (s *step) endWarmup(ctx context.Context) error {
-	if !s.critic.head() || s.version+1 != s.cfg.Critic.WarmupSteps {
+	if !s.critic.isHead() || s.version+1 != s.cfg.Critic.WarmupSteps {
 		return nil
 	}
 	return s.deps.Engine.ResetOptimizer(ctx)
 }
 
-// explainedVariance is 1 - Var(returns - values) / Var(returns) over the masked tokens: 1 for a critic that knows all,
-// 0 for one that knows no more than the mean, and 0 where all returns are the same.
+// explainedVariance is 1 - Var(returns - values) / Var(returns) over the masked tokens: 1 for a perfect critic, 0 for a critic that is no
+// better than the mean, and 0 where all returns are the same.
 func explainedVariance(values, returns []float64, mask []uint8) float64 {
 	left := make([]float64, len(values))
 	for i := range left {

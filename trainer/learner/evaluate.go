@@ -10,37 +10,37 @@ import (
 	"github.com/weir-rl/weir/trainer/loss"
 )
 
-// evaluation is what is known of a batch before the step's first update: one entry a token, 0 where the mask is 0, but
-// for bootstrap.
+// evaluation has the outputs for a batch before the step's first update: an entry for each token, 0 where the mask is 0, except for
+// bootstrap.
 type evaluation struct {
-	// logprobs are the policy's; nil when nothing reads them, as where the one and only minibatch gives the same.
+	// logprobs are the policy's; nil when nothing reads them, as where the only minibatch gives the same.
 	logprobs []float64
 	// squares are the sums of the squared probabilities; nil where the estimator does not read them or the engine does not
 	// give them.
 	squares []float64
-	// values are the critic's; nil without one.
+	// values are the critic's; nil without a critic.
 	values []float64
-	// bootstrap, one entry a row, is the critic's value of the state after a rollout that was cut off, 0 for the other
-	// rows; nil without a critic, or where no row was cut off.
+	// bootstrap, with an entry for each row, is the critic's value of the state after a rollout that was cut off, 0 for the other rows; nil
+	// without a critic, or where no row was cut off.
 	bootstrap []float64
-	// reference are the frozen policy's log-probabilities; nil without one.
+	// reference are the frozen policy's log-probabilities; nil without a frozen policy.
 	reference []float64
-	// importance are the loss's weights of what an older policy sampled; nil where the estimator does not read them.
+	// importance are the loss's weights of tokens that an older policy sampled; nil where the estimator does not read them.
 	importance []float64
 	// durations multiply the loss by how long an action took; nil when they are off.
 	durations []float64
 }
 
-// evaluatePolicy runs the batch through the policy, where anything reads what comes out.
+// evaluatePolicy runs the batch through the policy, if anything reads the outputs.
 func (s *step) evaluatePolicy(ctx context.Context) error {
 	if !s.objective.readsStart(s.cfg) {
 		return nil
 	}
 	out := outputs{logprobs: make([]float64, len(s.rows.Tokens))}
-	if s.critic.head() {
+	if s.critic.isHead() {
 		out.values = make([]float64, len(s.rows.Tokens))
 	}
-	if s.credit.improves("ProbSquares") {
+	if s.credit.improvesWith("ProbSquares") {
 		out.squares = make([]float64, len(s.rows.Tokens))
 	}
 	err := evaluateRows(ctx, s.deps.Engine, s.rows, s.rows.All(), s.cfg.MicroTokens, &out)
@@ -48,9 +48,9 @@ func (s *step) evaluatePolicy(ctx context.Context) error {
 	return err
 }
 
-// evaluateCritic runs the batch through a critic that is a network of its own; a value head has answered with the policy.
+// evaluateCritic runs the batch through a critic that is a network of its own; a value head's values came with the policy's outputs.
 func (s *step) evaluateCritic(ctx context.Context) error {
-	if !s.critic.own() {
+	if !s.critic.isNetwork() {
 		return nil
 	}
 	s.before.values = make([]float64, len(s.rows.Tokens))
@@ -95,14 +95,14 @@ func (s *step) measureOffPolicy(context.Context) (err error) {
 	if s.before.logprobs == nil {
 		return nil
 	}
-	s.stats.sampler.add(s.before.logprobs, s.rows.Behaviour, s.rows.Mask, s.rows.Versions, s.version)
+	s.stats.sampler.addTokens(s.before.logprobs, s.rows.Behaviour, s.rows.Mask, s.rows.Versions, s.version)
 	s.stats.offPolicy, err = loss.OffPolicy(s.rows.Offsets, s.rows.Mask, s.before.logprobs, s.rows.Behaviour)
 	return err
 }
 
 // weighImportance computes the loss's weights for an estimator that reads them.
 func (s *step) weighImportance(context.Context) error {
-	if !s.credit.improves("Weights") || s.objective.correction.Weight == loss.WeightNone {
+	if !s.credit.improvesWith("Weights") || s.objective.correction.Weight == loss.WeightNone {
 		return nil
 	}
 	var c loss.Corrected
@@ -111,14 +111,14 @@ func (s *step) weighImportance(context.Context) error {
 	return err
 }
 
-// outputs are an engine's, one entry a token of the whole batch; a nil array is not asked for.
+// outputs are an engine's outputs, an entry for each token of the whole batch; a nil array is not filled.
 type outputs struct{ logprobs, squares, values []float64 }
 
 // evaluateRows fills the outputs of some rows, in micro-batches of at most budget tokens. squares becomes nil when the engine
 // does not give them.
 func evaluateRows(ctx context.Context, e gpu.Engine, rows *batch.Rows, of []int, budget int, out *outputs) error {
-	micros := batch.Pack(of, rows.Length, within(budget, e))
-	parts := partsOf(rows, micros)
+	micros := batch.Pack(of, rows.Length, limitBudget(budget, e))
+	parts := engineBatches(rows, micros)
 	for _, b := range parts {
 		b.ValuesOnly = out.logprobs == nil
 	}
@@ -139,8 +139,8 @@ func evaluateRows(ctx context.Context, e gpu.Engine, rows *batch.Rows, of []int,
 	})
 }
 
-// partsOf lays micro-batches out for an engine.
-func partsOf(rows *batch.Rows, micros [][]int) []*gpu.Batch {
+// engineBatches lays micro-batches out for an engine.
+func engineBatches(rows *batch.Rows, micros [][]int) []*gpu.Batch {
 	parts := make([]*gpu.Batch, len(micros))
 	for i, micro := range micros {
 		parts[i] = rows.GPU(micro)
@@ -148,8 +148,8 @@ func partsOf(rows *batch.Rows, micros [][]int) []*gpu.Batch {
 	return parts
 }
 
-// within is a budget of tokens that none of the engines' limits is below.
-func within(budget int, engines ...gpu.Engine) int {
+// limitBudget lowers a budget of tokens to the lowest of the engines' limits.
+func limitBudget(budget int, engines ...gpu.Engine) int {
 	for _, e := range engines {
 		if most := e.Limits().MaxTokens; most > 0 {
 			budget = min(budget, most)

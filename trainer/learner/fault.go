@@ -9,7 +9,7 @@ import (
 	"github.com/weir-rl/weir/trainer/stats"
 )
 
-// TrajectoryError is a fault of a step that lies in one trajectory of its batch.
+// TrajectoryError is a fault of a step that lies in a single trajectory of its batch.
 type TrajectoryError struct {
 	// Step is the step that failed, 1 the run's first.
 	Step int64
@@ -27,7 +27,7 @@ func (e *TrajectoryError) Error() string { return fmt.Sprintf("trajectory %s: %s
 // Unwrap is the fault.
 func (e *TrajectoryError) Unwrap() error { return e.Err }
 
-// rowError is a fault in one row of a batch.
+// rowError is a fault in a row of a batch.
 type rowError struct {
 	row int
 	err error
@@ -36,9 +36,9 @@ type rowError struct {
 func (e *rowError) Error() string { return e.err.Error() }
 func (e *rowError) Unwrap() error { return e.err }
 
-// inRows translates the row of an error about some rows of a batch to a row of the whole batch, unless an inRows that is
-// further in has done so.
-func inRows(err error, of []int) error {
+// inBatchRows translates the row of an error about some rows of a batch to a row of the whole batch, unless an inner call of inBatchRows
+// has done so.
+func inBatchRows(err error, of []int) error {
 	var translated *rowError
 	var fault *stats.BatchError
 	if errors.As(err, &translated) || !errors.As(err, &fault) || fault.Row < 0 || fault.Row >= len(of) {
@@ -47,9 +47,9 @@ func inRows(err error, of []int) error {
 	return &rowError{of[fault.Row], err}
 }
 
-// blame finds the trajectory in which the fault of a step lies; an error that names no row is returned as it is.
-func blame(ctx context.Context, err error, b *batch.Batch, rows *batch.Rows) error {
-	if err = inRows(err, rows.All()); err == nil || ctx.Err() != nil {
+// findTrajectory finds the trajectory in which the fault of a step lies; an error without a row is returned unchanged.
+func findTrajectory(ctx context.Context, err error, b *batch.Batch, rows *batch.Rows) error {
+	if err = inBatchRows(err, rows.All()); err == nil || ctx.Err() != nil {
 		return err
 	}
 	var at *rowError

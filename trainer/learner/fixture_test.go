@@ -63,8 +63,8 @@ func stepBeforeUpdate(t *testing.T, engine gpu.Engine, change func(*Config), gro
 	require.NoError(t, cfg.Validate())
 	l, err := New(cfg, Deps{Engine: engine})
 	require.NoError(t, err)
-	s := l.begin(batchOf(group...))
-	require.NoError(t, s.evaluate(t.Context()))
+	s := l.beginStep(batchOf(group...))
+	require.NoError(t, s.evaluateBatch(t.Context()))
 	require.NoError(t, s.assignCredit(t.Context()))
 	return s
 }

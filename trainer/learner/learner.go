@@ -14,33 +14,33 @@ import (
 	"github.com/weir-rl/weir/trainer/loss"
 )
 
-// Learner trains one policy. One goroutine at a time calls it.
+// Learner trains a policy. It must not be called by several goroutines at once.
 type Learner struct {
 	cfg  Config
 	deps Deps
 	// credit estimates advantages, objective is the loss.
-	credit    *credit
+	credit    *creditAssigner
 	objective *objective
-	// critic is nil without one. reference is the frozen policy of the KL term; nil until OpenReference, and without one.
+	// critic is nil if none is configured. reference is the frozen policy of the KL term; nil until OpenReference, and if no term reads it.
 	critic    *critic
 	reference gpu.Engine
 	// random shuffles the minibatches.
 	random *rand.PCG
 }
 
-// Deps are what a Learner works with.
+// Deps are a Learner's dependencies.
 type Deps struct {
 	// Engine is the policy that is trained. It is not closed.
 	Engine gpu.Engine
 	// NewEngine makes an engine of a given shape, which the Learner fills and closes: the frozen reference, and a critic
 	// that is a network of its own. It may be nil where the configuration has neither.
 	NewEngine func(gpu.Config) (gpu.Engine, error)
-	// Scratch is a folder for what one engine writes and another reads at once, not there or empty, and removed again; "" is one
-	// of the system's for temporary files.
+	// Scratch is a folder for files that an engine writes and another engine reads at once. It must be missing or empty, and is removed
+	// again; "" is a temporary folder of the system.
 	Scratch string
 	// Tokenizer is the policy's tokenizer.json, which a critic from a folder must share; nil is not compared.
 	Tokenizer []byte
-	// KeepTokens has Learn give out what it computed for each token: Stats.Tokens.
+	// KeepTokens has Learn return its results for each token: Stats.Tokens.
 	KeepTokens bool
 	// Log defaults to none.
 	Log *slog.Logger
@@ -77,16 +77,16 @@ func New(cfg Config, deps Deps) (*Learner, error) {
 	return l, nil
 }
 
-// step is one call of Learn: what it knows of its batch so far. Each stage reads what earlier stages set.
+// step is the state of a call of Learn. Each stage reads fields that earlier stages set.
 type step struct {
 	*Learner
 	// version counts the steps done before.
 	version int64
-	// rows are the batch laid end to end. A stage that changes an array of it puts a new Rows here.
+	// rows are the batch laid end to end. A stage that changes an array puts a new Rows here.
 	rows *batch.Rows
 	// tools are the tokens that are trained on although no policy sampled them.
 	tools []int
-	// before is what was evaluated before the first update, credit the advantages and the critic's targets.
+	// before has the outputs from before the first update, result the advantages and the critic's targets.
 	before evaluation
 	result advantage.Result
 	stats  *Stats
@@ -94,32 +94,32 @@ type step struct {
 	loss loss.Result
 }
 
-// Learn trains the policy on a batch: one policy version more. b.Version counts the steps done before, on which the
-// schedules depend. An error whose fault lies in one trajectory of the batch is a *[TrajectoryError]; after any error the
-// engine may hold a part of a gradient, which Discard drops.
+// Learn trains the policy on a batch: one policy version more. b.Version counts the steps done before, on which the schedules depend. An
+// error whose fault lies in a single trajectory of the batch is a *[TrajectoryError]; after any error the engine may hold a part of a
+// gradient, which Discard drops.
 func (l *Learner) Learn(ctx context.Context, b *batch.Batch) (*Stats, error) {
-	s := l.begin(b)
-	if err := s.learn(ctx, b); err != nil {
-		return nil, blame(ctx, err, b, s.rows)
+	s := l.beginStep(b)
+	if err := s.trainOnBatch(ctx, b); err != nil {
+		return nil, findTrajectory(ctx, err, b, s.rows)
 	}
 	s.keepTokens()
 	return s.stats, nil
 }
 
-func (s *step) learn(ctx context.Context, b *batch.Batch) error {
-	if err := s.evaluate(ctx); err != nil {
+func (s *step) trainOnBatch(ctx context.Context, b *batch.Batch) error {
+	if err := s.evaluateBatch(ctx); err != nil {
 		return err
 	}
 	if err := s.assignCredit(ctx); err != nil {
 		return err
 	}
 	// A silenced trajectory has counted in its group's advantages, and leaves the loss only now.
-	s.rows = s.rows.Silenced(s.cfg.silenced(b))
-	return s.update(ctx)
+	s.rows = s.rows.Silenced(s.cfg.silencedTrajectories(b))
+	return s.updatePolicy(ctx)
 }
 
-// begin lays a batch out.
-func (l *Learner) begin(b *batch.Batch) *step {
+// beginStep lays a batch out.
+func (l *Learner) beginStep(b *batch.Batch) *step {
 	s := &step{Learner: l, version: b.Version, rows: batch.NewRows(b), stats: newStats()}
 	if !l.cfg.MaskTools {
 		s.rows, s.tools = s.rows.Unmasked()
@@ -130,31 +130,30 @@ func (l *Learner) begin(b *batch.Batch) *step {
 	return s
 }
 
-// evaluate finds out what is known before the first update: the proximal policy, which ratios are taken against, and what
-// the advantages and the loss read of the critic, the reference and the sampling policy.
-func (s *step) evaluate(ctx context.Context) error {
+// evaluateBatch computes the inputs that stand before the first update: the proximal policy, against which ratios are taken, and the
+// outputs of the critic, the reference and the sampling policy that the advantages and the loss read.
+func (s *step) evaluateBatch(ctx context.Context) error {
 	began := s.deps.Now()
 	defer func() { s.stats.Before = s.deps.Now().Sub(began) }()
-	return run(ctx, []stage{
+	return runStages(ctx, []stage{
 		{"log-probabilities of the old policy", s.evaluatePolicy},
 		{"values of the critic", s.evaluateCritic},
 		{"log-probabilities of the reference policy", s.evaluateReference},
-		{"value of what follows a rollout that was cut off", s.bootstrap},
+		{"value of what follows a rollout that was cut off", s.bootstrapValues},
 		{"weigh actions by duration", s.weighDurations},
-		// The two stages after it read the behaviour that it completes.
+		// The next two stages read the behaviour that this stage completes.
 		{"behaviour at the tokens of tools", s.completeBehaviour},
 		{"measure how far sampling and training are apart", s.measureOffPolicy},
 		{"weigh what an older policy sampled", s.weighImportance},
 	})
 }
 
-// assignCredit estimates the advantages once for the whole batch, of rewards less the KL term where it goes into the
-// rewards.
+// assignCredit estimates the advantages once for the whole batch. If the KL term goes into the rewards, it is subtracted first.
 func (s *step) assignCredit(ctx context.Context) error {
-	return run(ctx, []stage{
+	return runStages(ctx, []stage{
 		{"penalize rewards by KL", s.penalizeRewards},
-		{"estimate advantages by " + s.credit.Name(), s.estimate},
-		{"normalize advantages", s.normalize},
+		{"estimate advantages by " + s.credit.Name(), s.estimateAdvantages},
+		{"normalize advantages", s.normalizeAdvantages},
 		{"compare the critic with its targets", s.explainVariance},
 	})
 }
@@ -165,8 +164,8 @@ type stage struct {
 	do   func(context.Context) error
 }
 
-// run does stages in order, up to the first that fails.
-func run(ctx context.Context, stages []stage) error {
+// runStages does stages in order, up to the first that fails.
+func runStages(ctx context.Context, stages []stage) error {
 	for _, st := range stages {
 		if err := st.do(ctx); err != nil {
 			return fmt.Errorf("%s: %w", st.name, err)
@@ -181,7 +180,7 @@ func (l *Learner) Close() error {
 	if l.reference != nil {
 		errs = append(errs, l.reference.Close())
 	}
-	if l.critic.own() && l.critic.engine != nil {
+	if l.critic.isNetwork() && l.critic.engine != nil {
 		errs = append(errs, l.critic.engine.Close())
 	}
 	return errors.Join(errs...)

@@ -6,9 +6,9 @@ import (
 	"github.com/weir-rl/weir/trainer/metrics"
 )
 
-// mismatch compares the log-probabilities of what sampled with those of the trainer, at tokens that the trainer's own version
-// sampled: there nothing but arithmetic and settings can differ.
-type mismatch struct {
+// mismatchStats compares the sampler's log-probabilities with the trainer's, at tokens that the trainer's own version sampled: there only
+// arithmetic and settings can differ.
+type mismatchStats struct {
 	n, close, below  float64
 	absolute, most   float64
 	sum, squares     float64 // of the differences, trainer less sampler
@@ -17,8 +17,8 @@ type mismatch struct {
 	x, y, xx, xy, yy float64
 }
 
-// add takes tokens in; version is the trainer's.
-func (m *mismatch) add(policy, behaviour []float64, mask []uint8, versions []int32, version int64) {
+// addTokens adds tokens; version is the trainer's.
+func (m *mismatchStats) addTokens(policy, behaviour []float64, mask []uint8, versions []int32, version int64) {
 	for i, on := range mask {
 		if on == 0 || int64(versions[i]) != version {
 			continue
@@ -43,8 +43,8 @@ func (m *mismatch) add(policy, behaviour []float64, mask []uint8, versions []int
 // closeRatio is the log ratio up to which a ratio counts as 1.
 const closeRatio = 1e-3
 
-// metrics puts the numbers under their keys; none where no token was compared.
-func (m *mismatch) metrics(v map[string]float64) {
+// writeMetrics puts the numbers under their keys; none where no token was compared.
+func (m *mismatchStats) writeMetrics(v map[string]float64) {
 	if m.n == 0 {
 		return
 	}
@@ -53,22 +53,22 @@ func (m *mismatch) metrics(v map[string]float64) {
 	metrics.MismatchMax.Set(v, m.most)
 	metrics.MismatchSame.Set(v, m.close/m.n)
 	metrics.MismatchESS.Set(v, m.weight*m.weight/m.weights2/m.n)
-	metrics.MismatchCause.Set(v, float64(m.cause()))
+	metrics.MismatchCause.Set(v, float64(m.likelyCause()))
 }
 
-// Where the difference is alarming, and enough tokens were compared to say so.
+// The bounds from which a difference is alarming, and the least number of compared tokens.
 const (
 	alarmTokens = 128
 	alarmMean   = 0.05
 	alarmESS    = 0.9
 )
 
-// cause is what a difference that alarms most likely comes from, by its pattern.
+// likelyCause returns the likely cause of an alarming difference, by its pattern.
 //
-// Another temperature makes one log-probability a linear function of the other, with a slope that is not 1. Truncation, by top_p, top_k
-// or min_p, raises the sampler's by the mass that was cut, so that the trainer's are below everywhere. Other arithmetic
-// scatters both ways. Weights or penalties that differ do none of these.
-func (m *mismatch) cause() metrics.Cause {
+// Another temperature makes the one log-probability a linear function of the other, with a slope that is not 1. Truncation, by top_p, top_k
+// or min_p, raises the sampler's by the mass that was cut, so that the trainer's are below everywhere. Other arithmetic scatters both ways.
+// Weights or penalties that differ do none of these.
+func (m *mismatchStats) likelyCause() metrics.Cause {
 	mean := m.absolute / m.n
 	if m.n < alarmTokens || mean <= alarmMean && m.weight*m.weight/m.weights2/m.n >= alarmESS {
 		return metrics.CauseNone

@@ -11,7 +11,7 @@ import (
 )
 
 // draws are tokens of many softmaxes: the logits and the one that was drawn by some rule.
-func draws(t *testing.T, rule func(random *rand.Rand, logits []float64) (policy, behaviour float64)) *mismatch {
+func draws(t *testing.T, rule func(random *rand.Rand, logits []float64) (policy, behaviour float64)) *mismatchStats {
 	t.Helper()
 	random := rand.New(rand.NewPCG(1, 2))
 	const n = 2000
@@ -29,8 +29,8 @@ func draws(t *testing.T, rule func(random *rand.Rand, logits []float64) (policy,
 	// What is masked, or of another version, does not count.
 	mask[0], policy[0] = 0, 99
 	versions[1], policy[1] = 6, 99
-	m := &mismatch{}
-	m.add(policy, behaviour, mask, versions, 7)
+	m := &mismatchStats{}
+	m.addTokens(policy, behaviour, mask, versions, 7)
 	require.InDelta(t, n-2, m.n, 0)
 	return m
 }
@@ -122,7 +122,7 @@ func TestTheMismatchIsMeasuredAndNamed(t *testing.T) {
 	} {
 		v := map[string]float64{}
 		m := draws(t, f.rule)
-		m.metrics(v)
+		m.writeMetrics(v)
 		require.Equal(t, f.want, metrics.Cause(metrics.MismatchCause.In(v)), "%s: %v", name, v)
 		require.Contains(t, metrics.Mismatch(v), f.text, name)
 		require.Equal(t, f.want == metrics.CauseNone, metrics.Mismatch(v) == "", name)
@@ -149,6 +149,6 @@ func TestAStepReportsTheMismatch(t *testing.T) {
 		require.Positive(t, metrics.MismatchMean.In(v))
 	}
 	empty := map[string]float64{}
-	(&mismatch{}).metrics(empty)
+	(&mismatchStats{}).writeMetrics(empty)
 	require.Empty(t, empty)
 }

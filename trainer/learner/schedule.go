@@ -13,9 +13,9 @@ const (
 	ScheduleCosine   = "cosine"
 )
 
-// rate is the learning rate of step, 0 <= step < total: a linear rise over the warm-up, then the schedule down
-// to final times the peak at the last step.
-func rate(schedule string, peak, final float64, step, warmup, total int64) float64 {
+// scheduledRate returns the learning rate of step, 0 <= step < total: a linear rise over the warm-up, then the schedule down to final times
+// the peak at the last step.
+func scheduledRate(schedule string, peak, final float64, step, warmup, total int64) float64 {
 	if step < warmup {
 		return peak * float64(step+1) / float64(warmup)
 	}
@@ -33,9 +33,9 @@ func rate(schedule string, peak, final float64, step, warmup, total int64) float
 	}
 }
 
-// options are those of the engine at a step of total.
-func (o Optimizer) options(step, total int64) gpu.StepOptions {
-	lr := rate(o.Schedule, o.LearningRate, o.FinalRatio, step, o.WarmupSteps, total)
+// stepOptions returns the engine's options at a step of total.
+func (o Optimizer) stepOptions(step, total int64) gpu.StepOptions {
+	lr := scheduledRate(o.Schedule, o.LearningRate, o.FinalRatio, step, o.WarmupSteps, total)
 	return gpu.StepOptions{
 		LearningRate: lr, Beta1: o.Beta1, Beta2: o.Beta2, Epsilon: o.Epsilon,
 		WeightDecay: o.WeightDecay, ClipNorm: o.ClipNorm,

@@ -26,6 +26,6 @@ func TestRate(t *testing.T) {
 		{ScheduleCosine, 10, 0, 11, 0.2},
 		{ScheduleLinear, 0, 0, 1, 1},
 	} {
-		require.InDelta(t, c.want, rate(c.schedule, 1, 0.2, c.step, c.warmup, c.total), 1e-12, "%+v", c)
+		require.InDelta(t, c.want, scheduledRate(c.schedule, 1, 0.2, c.step, c.warmup, c.total), 1e-12, "%+v", c)
 	}
 }

@@ -9,18 +9,18 @@ import (
 	"github.com/weir-rl/weir/trainer/selection"
 )
 
-// Keep says whether a group is worth training on. Its random number follows from the run's seed and the group, so
-// that a trainer that reads the stream again decides the same.
+// Keep reports whether a group is worth training on. Its random number follows from the run's seed and the group, so that a trainer that
+// reads the stream again decides the same.
 func (c Config) Keep(g batch.Group, rewards []float64) bool {
 	u := float64(batch.Seed(c.Seed, g.Cursor, g.Attempt, -1)>>11) / (1 << 53)
 	kept, err := c.Selection.Keep(rewards, u)
 	return kept || err != nil // rewards were checked when they came: none is empty or not finite
 }
 
-// Choose gives the indices of the samples of a group that are compared with one another. The best are compared with all.
+// Choose returns the indices of the samples of a group that are compared with each other. With resample best all samples are compared.
 func (c Config) Choose(g batch.Group, members []batch.Member) []int {
 	if c.Selection.Resample.By == selection.ResampleCorrect {
-		return c.resample(g, members)
+		return c.resampleGroup(g, members)
 	}
 	all := make([]int, len(members))
 	for i := range all {
@@ -29,12 +29,12 @@ func (c Config) Choose(g batch.Group, members []batch.Member) []int {
 	return all
 }
 
-// resample gives the indices of the samples of a group that are trained on. Its random numbers follow from the seed and the
-// group, as those of Keep do.
-func (c Config) resample(g batch.Group, members []batch.Member) []int {
+// resampleGroup returns the indices of the samples of a group that are trained on. Its random numbers follow from the seed and the group,
+// as in Keep.
+func (c Config) resampleGroup(g batch.Group, members []batch.Member) []int {
 	rewards, penalties := make([]float64, len(members)), make([]float64, len(members))
 	for i, m := range members {
-		rewards[i], penalties[i] = m.Return, roughness(m.Trajectory)
+		rewards[i], penalties[i] = m.Return, formatPenalty(m.Trajectory)
 		if c.Selection.Resample.By == selection.ResampleCorrect {
 			rewards[i] = m.Trajectory.Reward // a right answer stays right however long it took
 		}
@@ -43,11 +43,11 @@ func (c Config) resample(g batch.Group, members []batch.Member) []int {
 	return taken // rewards were checked when they came: all are finite
 }
 
-// roughness is the share of a rollout's tool calls that failed, a half if there were none, and the share of its turns
-// that neither called a tool nor answered, 1 if there is no answer (rStar2-Agent, section 3.2).
-func roughness(t *schemas.Trajectory) float64 {
+// formatPenalty returns the share of a rollout's tool calls that failed, a half if there were none, plus the share of its turns that
+// neither called a tool nor answered, 1 if there is no answer (rStar2-Agent, section 3.2).
+func formatPenalty(t *schemas.Trajectory) float64 {
 	calls, failed, idle := 0, 0, 0
-	for _, turn := range turnsOf(t) {
+	for _, turn := range selectionTurns(t) {
 		if !turn.Called && !turn.Answered {
 			idle++
 		}
@@ -70,26 +70,26 @@ func roughness(t *schemas.Trajectory) float64 {
 	return out + float64(idle)/float64(max(1, len(t.Turns)))
 }
 
-// Shape is what the length of a rollout adds to its reward.
+// Shape is the change of a rollout's reward by its length.
 func (c Config) Shape(t *schemas.Trajectory) float64 {
 	return c.Selection.Overlong.Penalty(t.ActionTokens())
 }
 
-// silenced are the trajectories of a batch, by number, that leave the loss although their rewards count.
-func (c Config) silenced(b *batch.Batch) map[int]bool {
+// silencedTrajectories returns the trajectories of a batch, by number, that leave the loss although their rewards count.
+func (c Config) silencedTrajectories(b *batch.Batch) map[int]bool {
 	out := map[int]bool{}
 	n := 0
 	for _, g := range b.Groups {
 		byRank := c.Selection.Resample.By == selection.ResampleBest
 		var best []int
 		if byRank {
-			best = c.resample(g.Group, g.Members)
+			best = c.resampleGroup(g.Group, g.Members)
 		}
 		for i, m := range g.Members {
 			if m.PassedOver {
 				continue
 			}
-			if byRank && !slices.Contains(best, i) || c.Selection.Overlong.Masks(cutOff(m.Trajectory.Stop)) || c.Selection.DropVoid && selection.Void(turnsOf(m.Trajectory)) {
+			if byRank && !slices.Contains(best, i) || c.Selection.Overlong.Masks(isCutOff(m.Trajectory.Stop)) || c.Selection.DropVoid && selection.Void(selectionTurns(m.Trajectory)) {
 				out[n] = true
 			}
 			n++
@@ -98,12 +98,12 @@ func (c Config) silenced(b *batch.Batch) map[int]bool {
 	return out
 }
 
-// cutOff says that a limit ended the rollout.
-func cutOff(stop schemas.StopReason) bool {
+// isCutOff reports whether a limit ended the rollout.
+func isCutOff(stop schemas.StopReason) bool {
 	return stop == schemas.StopTokens || stop == schemas.StopTimeout || stop == schemas.StopTurns
 }
 
-func turnsOf(t *schemas.Trajectory) []selection.Turn {
+func selectionTurns(t *schemas.Trajectory) []selection.Turn {
 	turns := make([]selection.Turn, len(t.Turns))
 	for i, turn := range t.Turns {
 		last := i == len(t.Turns)-1

@@ -24,7 +24,7 @@ func TestTheBestOfAGroupAreTrainedOn(t *testing.T) {
 			c.Selection.Resample.By, c.Selection.Resample.Take, c.Advantage.Name = selection.ResampleBest, take, "dr_grpo"
 			cfg = *c
 		}, group...)
-		rows = rows.Silenced(cfg.silenced(batchOf(group...)))
+		rows = rows.Silenced(cfg.silencedTrajectories(batchOf(group...)))
 		for i, w := range want {
 			for j := rows.Offsets[i]; j < rows.Offsets[i+1]; j++ {
 				require.InDelta(t, w*float64(group[i].Segments[0].ActionMask[j-rows.Offsets[i]]), adv.Advantages[j]*float64(rows.Mask[j]), 1e-12)
@@ -48,6 +48,6 @@ func TestRoughnessOfARollout(t *testing.T) {
 		{[]schemas.Turn{call, call}, schemas.StopTurns, 1},
 		{[]schemas.Turn{failed}, schemas.StopTokens, 2},
 	} {
-		require.InDelta(t, c.want, roughness(&schemas.Trajectory{Turns: c.turns, Stop: c.stop}), 1e-12)
+		require.InDelta(t, c.want, formatPenalty(&schemas.Trajectory{Turns: c.turns, Stop: c.stop}), 1e-12)
 	}
 }

@@ -9,15 +9,15 @@ import (
 	"github.com/weir-rl/weir/gpu"
 )
 
-// State is everything that a learner goes on from. The counters of the schedules are not in it: they follow from the
-// version of the next batch.
+// State is the whole state that a learner goes on from. The counters of the schedules are not in it: they follow from the version of the
+// next batch.
 type State struct {
-	// Policy and Critic are for Restore; Snapshot leaves them nil, since the engines write their own files. A nil Policy
-	// leaves the engine as it stands, a nil Critic has a critic that is a network of its own start as configured.
+	// Policy and Critic are for Restore; Snapshot leaves them nil, since the engines write their own files. A nil Policy leaves the engine
+	// unchanged; with a nil Critic a critic that is a network of its own starts as configured.
 	Policy, Critic *Network
 	// Random is the state of the generator that shuffles minibatches; nil is its start.
 	Random []byte
-	// Estimator is what the estimator has learnt from the batches so far; nil for one that learns nothing.
+	// Estimator is the estimator's state from the batches so far; nil for an estimator without state.
 	Estimator *EstimatorState
 	// KLCoef is the coefficient of the KL term in force, which may adapt; nil when not known. ConfiguredKLCoef is the
 	// configuration's at the time.
@@ -32,7 +32,7 @@ type Network struct {
 	OptimizerSteps int64
 }
 
-// Snapshot is the state as it stands, but for the networks.
+// Snapshot is the present state without the networks.
 func (l *Learner) Snapshot() (*State, error) {
 	klCoef, configured := l.objective.KLCoef(), l.cfg.Loss.KL.Coef
 	s := &State{KLCoef: &klCoef, ConfiguredKLCoef: &configured}
@@ -40,13 +40,13 @@ func (l *Learner) Snapshot() (*State, error) {
 	if s.Random, err = l.random.MarshalBinary(); err != nil {
 		return nil, fmt.Errorf("save random state: %w", err)
 	}
-	s.Estimator, err = l.credit.state()
+	s.Estimator, err = l.credit.saveState()
 	return s, err
 }
 
-// Critic is the engine of a critic that is a network of its own; nil without one.
+// Critic is the engine of a critic that is a network of its own; nil for any other critic.
 func (l *Learner) Critic() gpu.Engine {
-	if !l.critic.own() {
+	if !l.critic.isNetwork() {
 		return nil
 	}
 	return l.critic.engine
@@ -55,7 +55,7 @@ func (l *Learner) Critic() gpu.Engine {
 // Restore goes on from a state. It is called once, before the first Learn.
 func (l *Learner) Restore(ctx context.Context, s *State) error {
 	if s.Policy != nil {
-		if err := s.Policy.load(ctx, l.deps.Engine); err != nil {
+		if err := s.Policy.loadInto(ctx, l.deps.Engine); err != nil {
 			return fmt.Errorf("load the policy: %w", err)
 		}
 	}
@@ -68,12 +68,12 @@ func (l *Learner) Restore(ctx context.Context, s *State) error {
 		}
 	}
 	l.objective.restoreKLCoef(s.KLCoef, s.ConfiguredKLCoef)
-	return l.credit.restore(s.Estimator, l.deps.Log)
+	return l.credit.restoreState(s.Estimator, l.deps.Log)
 }
 
-// openCritic makes a network of its own as its files say, or as it starts where there are none.
+// openCritic makes the engine of a critic that is a network of its own, from its saved files or, without files, as it starts.
 func (l *Learner) openCritic(ctx context.Context, files *Network) error {
-	if !l.critic.own() {
+	if !l.critic.isNetwork() {
 		return nil
 	}
 	model, err := l.deps.Engine.Config(), error(nil)
@@ -94,7 +94,7 @@ func (l *Learner) openCritic(ctx context.Context, files *Network) error {
 	l.critic.engine = e
 	switch {
 	case files != nil:
-		err = files.load(ctx, e)
+		err = files.loadInto(ctx, e)
 	case l.cfg.Critic.Folder != "":
 		err = e.Import(ctx, l.cfg.Critic.Folder)
 	default:
@@ -125,10 +125,10 @@ func (l *Learner) copyPolicy(ctx context.Context, e gpu.Engine) (err error) {
 	return e.Import(ctx, dir)
 }
 
-// NeedsReference says whether the loss reads a frozen reference policy, which OpenReference must be given before Learn.
+// NeedsReference reports whether the loss reads a frozen reference policy, for which OpenReference must be called before Learn.
 func (l *Learner) NeedsReference() bool { return l.objective.NeedsReference() }
 
-// OpenReference makes the engine of the frozen reference policy, to which load gives its weights.
+// OpenReference makes the engine of the frozen reference policy; load gives it its weights.
 func (l *Learner) OpenReference(load func(reference gpu.Engine) error) error {
 	e, err := l.deps.NewEngine(l.deps.Engine.Config())
 	if err != nil {
@@ -138,7 +138,7 @@ func (l *Learner) OpenReference(load func(reference gpu.Engine) error) error {
 	return load(e)
 }
 
-// Discard drops what a step that was broken off has gathered of gradients.
+// Discard drops the gradients that an interrupted step has gathered.
 func (l *Learner) Discard(ctx context.Context) error {
 	for _, e := range []gpu.Engine{l.deps.Engine, l.Critic()} {
 		if e == nil {
@@ -167,8 +167,8 @@ func SaveNetwork(ctx context.Context, e gpu.Engine, dir string) (*Network, error
 	return &Network{Dir: dir, OptimizerSteps: steps}, nil
 }
 
-// load gives an engine the network's weights and optimizer.
-func (n *Network) load(ctx context.Context, e gpu.Engine) error {
+// loadInto gives an engine the network's weights and optimizer.
+func (n *Network) loadInto(ctx context.Context, e gpu.Engine) error {
 	if err := e.Import(ctx, n.Dir); err != nil {
 		return err
 	}

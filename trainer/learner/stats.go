@@ -9,13 +9,13 @@ import (
 	"github.com/weir-rl/weir/trainer/metrics"
 )
 
-// Stats are what one step came to.
+// Stats are the numbers of a step.
 type Stats struct {
-	// Before is the time that the evaluation before the first update took, Update that of the minibatches.
+	// Before is the time of the evaluation before the first update, Update the time of the minibatches.
 	Before, Update time.Duration
-	// OptimizerSteps counts those of the policy, skipped ones among them; Skipped those whose gradient was not finite.
+	// OptimizerSteps counts the optimizer steps of the policy, including skipped steps; Skipped the steps whose gradient was not finite.
 	OptimizerSteps, Skipped int64
-	// Tokens is what was computed for each token; nil unless Deps.KeepTokens asks for it.
+	// Tokens are the results for each token; nil unless Deps.KeepTokens is set.
 	Tokens *Tokens
 
 	// losses are the loss's own metrics, loss is the sum of the losses of the minibatches; entropy and mismatch are means
@@ -23,16 +23,16 @@ type Stats struct {
 	losses            loss.Metrics
 	loss              float64
 	entropy, mismatch loss.Mean
-	// offPolicy says how far the policy at the start of the step is from the policy that sampled; nil when unknown.
+	// offPolicy measures how far the policy at the start of the step is from the policy that sampled; nil when unknown.
 	offPolicy map[string]float64
-	// sampler compares the policy at the start of the step with what sampled.
-	sampler mismatch
+	// sampler compares the policy at the start of the step with the sampler.
+	sampler mismatchStats
 	// gradNorm is a mean over the optimizer steps that were not skipped, rate over all.
-	gradNorm, rate average
-	// explained is the share of the returns' variance that the critic knew before the step; nil without a critic. The
-	// others are of the critic's optimizer steps.
+	gradNorm, rate runningMean
+	// explained is the share of the returns' variance that the critic explained before the step; nil without a critic. The others are of
+	// the critic's optimizer steps.
 	explained              *float64
-	criticNorm, criticRate average
+	criticNorm, criticRate runningMean
 	criticSkipped          int64
 }
 
@@ -41,11 +41,11 @@ func newStats() *Stats { return &Stats{losses: loss.Metrics{}} }
 // addStep notes an optimizer step of the policy.
 func (s *Stats) addStep(o gpu.StepOptions, done gpu.StepStats) {
 	s.OptimizerSteps++
-	s.rate.add(o.LearningRate)
+	s.rate.addValue(o.LearningRate)
 	if done.Skipped {
 		s.Skipped++
 	} else {
-		s.gradNorm.add(done.GradNorm)
+		s.gradNorm.addValue(done.GradNorm)
 	}
 }
 
@@ -90,17 +90,17 @@ func (s *Stats) Metrics() map[string]float64 {
 	for name, mean := range s.losses {
 		v[metrics.Loss(name)] = mean.Value()
 	}
-	s.sampler.metrics(v)
+	s.sampler.writeMetrics(v)
 	for name, x := range s.offPolicy {
 		v[metrics.OffPolicy(name)] = x
 	}
 	return v
 }
 
-// average gathers a mean.
-type average struct{ loss.Mean }
+// runningMean gathers a mean.
+type runningMean struct{ loss.Mean }
 
-func (a *average) add(x float64) {
+func (a *runningMean) addValue(x float64) {
 	a.Sum += x
 	a.Count++
 }

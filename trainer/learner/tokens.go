@@ -2,19 +2,19 @@ package learner
 
 import "github.com/weir-rl/weir/trainer/batch"
 
-// Tokens is what a step computed for each token of its batch, for people to look at. Each array has one entry a token of the rows,
-// and nobody writes to them any more.
+// Tokens are a step's results for each token of its batch, for people to look at. Each array has an entry for each token of the rows. The
+// arrays do not change any more.
 type Tokens struct {
 	// Rows are the batch laid out.
 	Rows *batch.Rows
-	// Advantages are what the loss was given.
+	// Advantages are the loss's input.
 	Advantages []float64
-	// Start are the log-probabilities under the policy at the step's start, Last those when a token was last trained on; before
-	// an optimizer step, where the step takes one alone, they are the same.
+	// Start are the log-probabilities under the policy at the step's start, Last under the policy that last trained on the token; in a step
+	// with a single optimizer step they are the same.
 	Start, Last []float64
 }
 
-// keepTokens gives out what the step computed, where that is asked for.
+// keepTokens sets the results for each token, if they are kept.
 func (s *step) keepTokens() {
 	t := s.stats.Tokens
 	if t == nil {

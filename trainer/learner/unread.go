@@ -9,10 +9,10 @@ import (
 	"github.com/weir-rl/weir/trainer/selection"
 )
 
-// Unread says why nothing in a run under this configuration depends on a key, which is given without trainer. before it;
-// "" if something does.
+// Unread returns the reason why nothing in a run under this configuration depends on a key, which is given without trainer. before it; ""
+// if something does.
 func (c Config) Unread(key string) string {
-	section, name := cutLast(key)
+	section, name := splitLast(key)
 	switch {
 	case key == "critic.network" && c.Critic.Network != CriticNone && !c.needsValues():
 		return fmt.Sprintf("advantage %s reads no values: the critic is trained and never asked", c.Advantage.Name)
@@ -29,7 +29,7 @@ func (c Config) Unread(key string) string {
 	case section == "advantage.normalize":
 		return check.Prefixed(section, c.Advantage.Normalize.Unread(name))
 	case section == "advantage":
-		if own, ok := c.Advantage.Own.(unreader); ok {
+		if own, ok := c.Advantage.Own.(unreadReporter); ok {
 			return check.Prefixed(section, own.Unread(name))
 		}
 	case section == "loss.options.aggregation":
@@ -41,7 +41,7 @@ func (c Config) Unread(key string) string {
 	case section == "loss.duration" && name != "share" && c.Loss.Duration.Share == 0:
 		return "loss.duration.share is 0"
 	case strings.HasPrefix(key, "selection."):
-		return c.Selection.unread(strings.TrimPrefix(key, "selection."))
+		return c.Selection.unreadKey(strings.TrimPrefix(key, "selection."))
 	case name == "final_ratio" && section == "optimizer" && c.Optimizer.Schedule == ScheduleConstant:
 		return "optimizer.schedule is constant"
 	case strings.HasPrefix(key, "cold_start.") && name != "steps" && c.ColdStart.Steps == 0:
@@ -53,14 +53,14 @@ func (c Config) Unread(key string) string {
 // headReads are the keys of the critic's optimizer that count for a value head after the critic's warm-up.
 var headReads = []string{"learning_rate", "schedule", "warmup_steps", "final_ratio"}
 
-// ratiosAgainstStart says whether anything takes ratios against the policy at the start of a step.
+// ratiosAgainstStart reports whether anything takes ratios against the policy at the start of a step.
 func (c Config) ratiosAgainstStart() bool {
 	o, err := newObjective(c)
 	return err != nil || o.against
 }
 
-// cutLast splits a key before its last part.
-func cutLast(key string) (section, name string) {
+// splitLast splits a key before its last part.
+func splitLast(key string) (section, name string) {
 	at := strings.LastIndexByte(key, '.')
 	if at < 0 {
 		return "", key
@@ -68,20 +68,20 @@ func cutLast(key string) (section, name string) {
 	return key[:at], key[at+1:]
 }
 
-// needsValues says that the advantage reads a critic's values.
+// needsValues reports whether the advantage reads a critic's values.
 func (c Config) needsValues() bool {
 	return slices.Contains(c.Advantage.Facts().Requires, "Values")
 }
 
-// unreader are keys that know which of them nothing depends on.
-type unreader interface {
-	// Unread says why nothing depends on a key, beginning with the other key that says so; "" if something does.
+// unreadReporter is implemented by keys of which some may have no effect.
+type unreadReporter interface {
+	// Unread returns the reason why nothing depends on a key, beginning with the other key that causes it; "" if something does.
 	Unread(key string) string
 }
 
-// unread is Config.Unread of this section's keys.
-func (s Selection) unread(key string) string {
-	section, name := cutLast(key)
+// unreadKey is Config.Unread of this section's keys.
+func (s Selection) unreadKey(key string) string {
+	section, name := splitLast(key)
 	switch {
 	case section == "resample" && name != "by" && s.Resample.By == selection.ResampleOff:
 		return "selection.resample.by is off"

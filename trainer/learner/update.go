@@ -11,20 +11,20 @@ import (
 	"github.com/weir-rl/weir/trainer/loss"
 )
 
-// update takes the optimizer steps of one policy version.
-func (s *step) update(ctx context.Context) error {
+// updatePolicy takes the optimizer steps of a policy version.
+func (s *step) updatePolicy(ctx context.Context) error {
 	began := s.deps.Now()
 	defer func() { s.stats.Update = s.deps.Now().Sub(began) }()
 	shuffle := rand.New(s.random)
 	for epoch := range s.cfg.Epochs {
-		parts := s.rows.Minibatches(s.cfg.minibatches(s.rows.Groups), shuffle)
+		parts := s.rows.Minibatches(s.cfg.minibatchCount(s.rows.Groups), shuffle)
 		silenced := s.rows.Len()
 		for _, of := range parts {
 			silenced -= len(of)
 		}
 		for k, of := range parts {
 			share := silenced*(k+1)/len(parts) - silenced*k/len(parts)
-			if err := s.minibatch(of, share).train(ctx); err != nil {
+			if err := s.newMinibatch(of, share).trainMinibatch(ctx); err != nil {
 				return fmt.Errorf("epoch %d, minibatch %d: %w", epoch, k, err)
 			}
 		}
@@ -32,7 +32,7 @@ func (s *step) update(ctx context.Context) error {
 	return s.endWarmup(ctx)
 }
 
-// minibatch is some rows of the batch: one optimizer step.
+// minibatch is some rows of the batch: an optimizer step.
 type minibatch struct {
 	*step
 	of []int
@@ -40,29 +40,28 @@ type minibatch struct {
 	micros [][]int
 	// counts are the denominators of the loss.
 	counts loss.Counts
-	// plan is what the loss settles over all rows of the minibatch; nil where the loss looks at single rows alone.
+	// plan is the loss's plan over all rows of the minibatch; nil where the loss looks at single rows alone.
 	plan *loss.Plan
 }
 
-// minibatch lays out some rows. silenced is how many rows without an action would be among them, had such rows not been
-// left out.
-func (s *step) minibatch(of []int, silenced int) *minibatch {
+// newMinibatch lays out some rows. silenced is the minibatch's share of the rows without an action, which Minibatches leaves out.
+func (s *step) newMinibatch(of []int, silenced int) *minibatch {
 	counts := loss.Count(s.rows.PackedOffsets(of), batch.Gather(s.rows, of, s.rows.Mask))
 	counts.Empty += silenced
-	budget := within(s.cfg.MicroTokens, s.deps.Engine)
+	budget := limitBudget(s.cfg.MicroTokens, s.deps.Engine)
 	if critic := s.Critic(); critic != nil {
-		budget = within(budget, critic)
+		budget = limitBudget(budget, critic)
 	}
 	return &minibatch{step: s, of: of, micros: batch.Pack(of, s.rows.Length, budget), counts: counts}
 }
 
-// train gathers the gradient over the micro-batches and takes one optimizer step: of the policy and, where it is apart,
-// of the critic; of the critic alone while it warms up.
+// trainMinibatch gathers the gradient over the micro-batches and takes an optimizer step: of the policy and, where it is trained apart, of
+// the critic; of the critic alone while it warms up.
 //
 // Invariant: splitting a minibatch into micro-batches changes nothing but rounding: denominators, and whatever the loss
 // chooses or normalizes among tokens, are the minibatch's.
-func (m *minibatch) train(ctx context.Context) error {
-	if m.critic.apart(m.version) {
+func (m *minibatch) trainMinibatch(ctx context.Context) error {
+	if m.critic.isTrainedApart(m.version) {
 		if err := m.accumulateCritic(ctx); err != nil {
 			return err
 		}
@@ -70,11 +69,11 @@ func (m *minibatch) train(ctx context.Context) error {
 			return err
 		}
 	}
-	if m.critic.warming(m.version) {
+	if m.critic.isWarmingUp(m.version) {
 		return nil
 	}
-	if err := m.settle(ctx); err != nil {
-		return inRows(err, m.of)
+	if err := m.planLoss(ctx); err != nil {
+		return inBatchRows(err, m.of)
 	}
 	if err := m.accumulatePolicy(ctx); err != nil {
 		return err
@@ -82,10 +81,9 @@ func (m *minibatch) train(ctx context.Context) error {
 	return m.stepPolicy(ctx)
 }
 
-// settle plans what the loss looks at over the whole minibatch, before its micro-batches. What the plan needs of the
-// current policy costs one forward pass more, which a minibatch of one micro-batch does not need: its plan is made with
-// the pass that trains.
-func (m *minibatch) settle(ctx context.Context) error {
+// planLoss plans the parts of the loss that span the whole minibatch, before its micro-batches. A plan that needs the current policy costs
+// a further forward pass, except in a minibatch of a single micro-batch: its plan is made with the pass that trains.
+func (m *minibatch) planLoss(ctx context.Context) error {
 	span := m.objective.Span()
 	if span == loss.SpanRow || len(m.micros) == 1 {
 		return nil
@@ -101,23 +99,23 @@ func (m *minibatch) settle(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	m.plan, err = m.planOf(b)
+	m.plan, err = m.planWhole(b)
 	return err
 }
 
-// planOf asks the loss what it settles over the whole minibatch b.
-func (m *minibatch) planOf(b *loss.Batch) (*loss.Plan, error) {
+// planWhole asks the loss for its plan of the whole minibatch b.
+func (m *minibatch) planWhole(b *loss.Batch) (*loss.Plan, error) {
 	plan, err := m.objective.Plan(b)
 	if err != nil {
 		return nil, fmt.Errorf("loss %s: %w", m.cfg.Loss.Name, err)
 	}
-	plan.Counts.Empty += m.counts.Empty // the rows that were left out
+	plan.Counts.Empty += m.counts.Empty // the rows without an action
 	m.stats.losses.Add(plan.Metrics)
 	return plan, nil
 }
 
-// planFor is the part of the plan that a micro-batch has, whose loss reads b.
-func (m *minibatch) planFor(micro []int, b *loss.Batch) (*loss.Plan, error) {
+// planPart returns a micro-batch's part of the plan; the loss of the micro-batch reads b.
+func (m *minibatch) planPart(micro []int, b *loss.Batch) (*loss.Plan, error) {
 	switch {
 	case m.plan != nil:
 		at := make([]int, len(micro))
@@ -125,8 +123,8 @@ func (m *minibatch) planFor(micro []int, b *loss.Batch) (*loss.Plan, error) {
 			at[i], _ = slices.BinarySearch(m.of, row)
 		}
 		return m.plan.Part(m.rows.PackedOffsets(m.of), at), nil
-	case m.objective.Span() != loss.SpanRow: // the one micro-batch is the whole minibatch
-		return m.planOf(b)
+	case m.objective.Span() != loss.SpanRow: // the only micro-batch is the whole minibatch
+		return m.planWhole(b)
 	default:
 		return nil, nil
 	}
@@ -134,41 +132,41 @@ func (m *minibatch) planFor(micro []int, b *loss.Batch) (*loss.Plan, error) {
 
 // accumulatePolicy gathers the policy's gradient over the micro-batches.
 func (m *minibatch) accumulatePolicy(ctx context.Context) error {
-	return m.deps.Engine.Accumulate(ctx, partsOf(m.rows, m.micros), func(i int, out *gpu.Outputs) (*gpu.Gradients, error) {
-		gradients, err := m.gradients(m.micros[i], out)
-		return gradients, inRows(err, m.micros[i])
+	return m.deps.Engine.Accumulate(ctx, engineBatches(m.rows, m.micros), func(i int, out *gpu.Outputs) (*gpu.Gradients, error) {
+		gradients, err := m.lossGradients(m.micros[i], out)
+		return gradients, inBatchRows(err, m.micros[i])
 	})
 }
 
-// gradients are those of the loss with respect to what the policy's engine put out for some rows.
-func (m *minibatch) gradients(of []int, out *gpu.Outputs) (*gpu.Gradients, error) {
-	b, err := m.lossBatch(of, widen(out.Logprobs))
+// lossGradients returns the gradients of the loss with respect to the engine's outputs for some rows.
+func (m *minibatch) lossGradients(of []int, out *gpu.Outputs) (*gpu.Gradients, error) {
+	b, err := m.lossBatch(of, toFloat64(out.Logprobs))
 	if err != nil {
 		return nil, err
 	}
-	if b.Plan, err = m.planFor(of, b); err != nil {
+	if b.Plan, err = m.planPart(of, b); err != nil {
 		return nil, err
 	}
-	b.Entropies, b.Counts = widen(out.Entropies), m.counts
-	if m.critic.head() {
-		b.Values = widen(out.Values)
+	b.Entropies, b.Counts = toFloat64(out.Entropies), m.counts
+	if m.critic.isHead() {
+		b.Values = toFloat64(out.Values)
 		b.OldValues = batch.Gather(m.rows, of, m.before.values)
 		b.Returns = batch.Gather(m.rows, of, m.result.Returns)
 	}
 	if err := m.objective.Loss(b, &m.loss); err != nil {
 		return nil, fmt.Errorf("loss %s: %w", m.cfg.Loss.Name, err)
 	}
-	if m.before.logprobs == nil && m.stats.OptimizerSteps == 0 { // the policy is still that of the step's start
-		m.stats.sampler.add(b.Logprobs, b.Behaviour, b.Mask, batch.Gather(m.rows, of, m.rows.Versions), m.version)
+	if m.before.logprobs == nil && m.stats.OptimizerSteps == 0 { // the policy has not changed since the step's start
+		m.stats.sampler.addTokens(b.Logprobs, b.Behaviour, b.Mask, batch.Gather(m.rows, of, m.rows.Versions), m.version)
 	}
 	m.stats.addLoss(b, &m.loss)
 	if m.stats.Tokens != nil {
 		batch.Scatter(m.rows, of, b.Logprobs, m.stats.Tokens.Last)
 	}
-	return &gpu.Gradients{Logprobs: narrow(m.loss.Grad), Entropies: narrow(m.loss.GradEntropies), Values: narrow(m.loss.GradValues)}, nil
+	return &gpu.Gradients{Logprobs: toFloat32(m.loss.Grad), Entropies: toFloat32(m.loss.GradEntropies), Values: toFloat32(m.loss.GradValues)}, nil
 }
 
-// lossBatch is what the loss reads of some rows, whose current log-probabilities are given where they are known.
+// lossBatch is the loss's input of some rows; logprobs are their current log-probabilities, nil where not known.
 func (s *step) lossBatch(of []int, logprobs []float64) (*loss.Batch, error) {
 	b := &loss.Batch{
 		Offsets: s.rows.PackedOffsets(of), Mask: batch.Gather(s.rows, of, s.rows.Mask), Logprobs: logprobs,
@@ -184,7 +182,7 @@ func (s *step) lossBatch(of []int, logprobs []float64) (*loss.Batch, error) {
 			return nil, fmt.Errorf("approximate the proximal policy: %w", err)
 		}
 	case b.Proximal == nil && s.objective.proximal:
-		b.Proximal = b.Logprobs // the first and only minibatch: the policy is still that of the start
+		b.Proximal = b.Logprobs // the only minibatch: the policy has not changed since the start
 	}
 	return b, nil
 }
@@ -203,7 +201,7 @@ func (m *minibatch) stepPolicy(ctx context.Context) error {
 	return nil
 }
 
-func widen(x []float32) []float64 {
+func toFloat64(x []float32) []float64 {
 	if x == nil {
 		return nil
 	}
@@ -214,8 +212,8 @@ func widen(x []float32) []float64 {
 	return out
 }
 
-// narrow is nil, which stands for zeros, when there is nothing.
-func narrow(x []float64) []float32 {
+// toFloat32 returns nil, which stands for zeros, for an empty x.
+func toFloat32(x []float64) []float32 {
 	if len(x) == 0 {
 		return nil
 	}

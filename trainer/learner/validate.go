@@ -16,7 +16,7 @@ func (c Config) Validate() error {
 			"best: a critic that learns from the best samples alone expects too much: set critic.network to none, or by to on_correct"),
 		check.That(c.MaskTools || !c.Advantage.Facts().ByTurns, "mask_tools",
 			"false: advantage %s tells turns apart by the masks: leave it on", c.Advantage.Name),
-		check.That(c.MaskTools || c.knowsStart(), "mask_tools",
+		check.That(c.MaskTools || c.computesStart(), "mask_tools",
 			"false: what tools returned has the log-probability of the policy at the start of the step, which nothing computes with loss %s, proximal %s "+
 				"and one update a step: set minibatches or epochs above 1, proximal to %s and a loss with ratios against that policy, or leave it on",
 			c.Loss.Name, c.Proximal, ProximalRecompute),
@@ -48,7 +48,7 @@ func (a Advantage) Validate() error {
 	)
 }
 
-// estimatorFaults are those of the name and of the estimator's own keys.
+// estimatorFaults are the faults of the name and of the estimator's own keys.
 func (a Advantage) estimatorFaults() error {
 	if err := check.OneOf("name", a.Name, advantage.Names(a.Foreign...)...); err != nil {
 		return err
