@@ -13,8 +13,8 @@ type messageLedger struct {
 	deliveries map[uint64]*streams.Delivery
 	// carried are the messages that the checkpoint holds itself, by sequence, until they have ended.
 	carried map[uint64]schemas.Delivery
-	// times are when trajectories were issued and came, by sequence, until they have ended.
-	times map[uint64]archive.Times
+	// origins are what is known of trajectories beside their content, by sequence, until they have ended.
+	origins map[uint64]archive.Origin
 	// settled are the sequences to ack once the checkpoint is written.
 	settled []uint64
 	// ended counts the messages that ended otherwise than in a batch since the last checkpoint.
@@ -24,7 +24,7 @@ type messageLedger struct {
 }
 
 func newAccount() messageLedger {
-	return messageLedger{deliveries: map[uint64]*streams.Delivery{}, carried: map[uint64]schemas.Delivery{}, times: map[uint64]archive.Times{}}
+	return messageLedger{deliveries: map[uint64]*streams.Delivery{}, carried: map[uint64]schemas.Delivery{}, origins: map[uint64]archive.Origin{}}
 }
 
 // recordDelivery notes a message as in flight. A gap in the sequences counts as messages that the feed refused, which fill the stream too.
@@ -52,15 +52,15 @@ func (a *messageLedger) endMessage(v batch.Verdict) (m endedMessage, ok bool) {
 		m.Delivery, ok = d, true
 		delete(a.carried, v.Sequence)
 	}
-	delete(a.times, v.Sequence)
+	delete(a.origins, v.Sequence)
 	if v.State != batch.Trained {
 		a.ended++
 	}
 	return m, ok
 }
 
-// lookUpTimes returns when a trajectory that has not ended was issued and came; zero where that is not known, as after a restart.
-func (a *messageLedger) lookUpTimes(sequence uint64) archive.Times { return a.times[sequence] }
+// lookUpOrigin returns what is known of a trajectory that has not ended; its fields are zero where they are not known, as after a restart.
+func (a *messageLedger) lookUpOrigin(sequence uint64) archive.Origin { return a.origins[sequence] }
 
 // ackLater leaves the ack of a sequence to the next checkpoint.
 func (a *messageLedger) ackLater(sequence uint64) { a.settled = append(a.settled, sequence) }

@@ -22,20 +22,20 @@ type Ending struct {
 }
 
 // reportRejected reports a trajectory that was not trained on.
-func (d Deps) reportRejected(t *schemas.Trajectory, times archive.Times, step int64, reason schemas.Reason) {
+func (d Deps) reportRejected(t *schemas.Trajectory, from archive.Origin, step int64, reason schemas.Reason) {
 	if d.Ended != nil && t != nil {
-		d.Ended(Ending{Trajectory: t, Issued: times.Issued, Came: times.Came, Ended: d.Now(), Step: step, Reason: reason})
+		d.Ended(Ending{Trajectory: t, Issued: from.Issued, Came: from.Came, Ended: d.Now(), Step: step, Reason: reason})
 	}
 }
 
 // reportTrained reports the trajectories that a step used up; batched is when its batch was complete.
-func (d Deps) reportTrained(b *batch.Batch, times func(sequence uint64) archive.Times, batched time.Time, step int64) {
+func (d Deps) reportTrained(b *batch.Batch, originOf func(sequence uint64) archive.Origin, batched time.Time, step int64) {
 	if d.Ended == nil || b == nil {
 		return
 	}
 	now := d.Now()
 	tell := func(m *batch.Member) {
-		at := times(m.Sequence)
+		at := originOf(m.Sequence)
 		d.Ended(Ending{Trajectory: m.Trajectory, Issued: at.Issued, Came: at.Came, Batched: batched, Ended: now, Step: step})
 	}
 	for _, g := range b.Groups {

@@ -52,8 +52,8 @@ func newIntake(cfg Config, deps Deps, store *checkpoint.Store, saveAnew func(con
 // Used reports and archives the trajectories of the batch that a step trained on, with the step's numbers of each token. batched is when the
 // batch was complete.
 func (i *intake) Used(b *batch.Batch, tokens *learner.Tokens, batched time.Time, step int64) {
-	i.deps.reportTrained(b, i.account.lookUpTimes, batched, step)
-	i.archive.Step(step, b, tokens, i.account.lookUpTimes, i.deps.Now())
+	i.deps.reportTrained(b, i.account.lookUpOrigin, batched, step)
+	i.archive.Step(step, b, tokens, i.account.lookUpOrigin, i.deps.Now())
 }
 
 // SetLimits bounds the rollouts of the tickets that are issued from now on, as operators have chosen.
@@ -108,11 +108,11 @@ func (i *intake) acceptDelivery(ctx context.Context, d *streams.Delivery) error 
 	i.idleTimer.restart(now)
 	i.account.recordDelivery(d)
 	if t := d.Trajectory; t != nil {
-		times := archive.Times{Came: now}
+		from := archive.Origin{Came: now}
 		if g, open := i.issuer.open[t.Group]; open {
-			times.Issued = g.Ticket.IssuedAt
+			from.Issued, from.Question, from.Accepted = g.Ticket.IssuedAt, g.Ticket.Prompt.Text, g.Ticket.Prompt.Answers
 		}
-		i.account.times[d.Sequence] = times
+		i.account.origins[d.Sequence] = from
 	}
 	effects := i.assembler.Add(d.Delivery)
 	if d.Trajectory != nil && isAccepted(d.Sequence, effects) {
@@ -190,13 +190,13 @@ func (i *intake) applyEffects(ctx context.Context, e batch.Effects) error {
 func (i *intake) endMessages(ctx context.Context, verdicts []batch.Verdict) error {
 	var acks []uint64
 	for _, v := range verdicts {
-		times := i.account.times[v.Sequence]
+		from := i.account.origins[v.Sequence]
 		m, known := i.account.endMessage(v)
 		if v.State == batch.Rejected {
 			i.countRejected(v.Reason, 1)
 			if known {
-				i.deps.reportRejected(m.Trajectory, times, i.assembler.Version()+1, v.Reason)
-				i.archive.End(m.Trajectory, v.Sequence, times, v.Reason, v.Detail, i.assembler.Version()+1, i.deps.Now())
+				i.deps.reportRejected(m.Trajectory, from, i.assembler.Version()+1, v.Reason)
+				i.archive.End(m.Trajectory, v.Sequence, from, v.Reason, v.Detail, i.assembler.Version()+1, i.deps.Now())
 			}
 		}
 		if v.Reason == schemas.ReasonZeroVariance && known {

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 
 	"github.com/weir-rl/weir/internal/config"
+	"github.com/weir-rl/weir/internal/runfolder"
 )
 
 // ConfigFile is the resolved configuration in a run's folder.
@@ -20,12 +21,13 @@ func makeRunFolder(cfg *config.Config) (string, error) {
 	return dir, nil
 }
 
-// noteConfig writes the resolved configuration into the run's folder.
-func noteConfig(cfg *config.Config) error {
+// noteConfig writes the resolved configuration into the run's folder, below a comment with the build that trains with it.
+func noteConfig(cfg *config.Config, build runfolder.Build) error {
 	text, err := config.YAML(cfg.Portable())
 	if err != nil {
 		return err
 	}
+	text = append([]byte(build.Line()), text...)
 	if err := os.WriteFile(filepath.Join(cfg.Folder(), ConfigFile), text, 0o644); err != nil {
 		return fmt.Errorf("write the resolved configuration: %w", err)
 	}

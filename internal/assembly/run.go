@@ -10,6 +10,7 @@ import (
 	"github.com/weir-rl/weir/internal/config"
 	"github.com/weir-rl/weir/internal/machine"
 	"github.com/weir-rl/weir/internal/parts"
+	"github.com/weir-rl/weir/internal/runfolder"
 	"github.com/weir-rl/weir/internal/telemetry"
 )
 
@@ -47,12 +48,12 @@ type process struct {
 	log      *slog.Logger
 	registry *prometheus.Registry
 	health   *telemetry.Health
-	version  string // of the build
+	build    runfolder.Build
 }
 
 // newProcess returns what a role of this process is made of.
 func (s *Run) newProcess() process {
-	return process{cfg: s.Config, log: s.Log, registry: s.registry, health: s.health, version: s.Version}
+	return process{cfg: s.Config, log: s.Log, registry: s.registry, health: s.health, build: runfolder.Build{Version: s.Version, Commit: s.Commit}}
 }
 
 // New makes the process of a run as it is configured, and listens where its metrics and its health are asked for. It is

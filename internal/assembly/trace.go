@@ -17,7 +17,7 @@ const lastSpans = 5 * time.Second
 
 // openTracer begins to send spans where the configuration names a receiver; the tracer is nil where it does not. Call stop at the end.
 func (p *process) openTracer(ctx context.Context, role streams.Role, worker string) (t *tracing.Tracer, stop func(), err error) {
-	t, err = tracing.Open(ctx, p.cfg.Tracing, tracing.Role{Name: string(role), Worker: worker, Run: p.cfg.Run.Name, Version: p.version}, p.log)
+	t, err = tracing.Open(ctx, p.cfg.Tracing, tracing.Role{Name: string(role), Worker: worker, Run: p.cfg.Run.Name, Version: p.build.Version}, p.log)
 	if err != nil {
 		return nil, nil, err
 	}

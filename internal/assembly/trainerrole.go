@@ -16,6 +16,7 @@ import (
 	"github.com/weir-rl/weir/internal/config"
 	"github.com/weir-rl/weir/internal/memory"
 	"github.com/weir-rl/weir/internal/report"
+	"github.com/weir-rl/weir/internal/runfolder"
 	"github.com/weir-rl/weir/internal/tracing"
 	"github.com/weir-rl/weir/producers/tasks"
 	"github.com/weir-rl/weir/schemas"
@@ -181,7 +182,7 @@ func (t *trainerRole) announceTrainer(ctx context.Context) error {
 	t.atClose(stopTracing)
 	t.atClose(t.keepPresence(ctx, t.run, "trainer", worker))
 	steps, err := checkpoint.Steps(t.cfg.Trainer.Checkpoint.Dir)
-	t.mark.cfg, t.mark.log, t.mark.used = t.cfg, t.log, len(steps) == 0
+	t.mark.cfg, t.mark.build, t.mark.log, t.mark.used = t.cfg, t.build, t.log, len(steps) == 0
 	return err
 }
 
@@ -209,10 +210,11 @@ func (t *trainerRole) scoresVersions() bool {
 // happens: a trainer that is refused leaves no mark. Nor does a trainer leave its settings where others trained the run, until a
 // step of its own is done.
 type folderMark struct {
-	cfg  *config.Config
-	log  *slog.Logger
-	used bool
-	once sync.Once
+	cfg   *config.Config
+	build runfolder.Build
+	log   *slog.Logger
+	used  bool
+	once  sync.Once
 }
 
 func (m *folderMark) noteOnce() {
@@ -220,7 +222,7 @@ func (m *folderMark) noteOnce() {
 		return
 	}
 	m.once.Do(func() {
-		if err := noteConfig(m.cfg); err != nil {
+		if err := noteConfig(m.cfg, m.build); err != nil {
 			m.log.Warn("note how the run is configured", "err", err)
 		}
 	})

@@ -72,7 +72,7 @@ func (f *Archive) addLine(line []byte, segment int) {
 	if !ok {
 		return
 	}
-	for _, text := range []*string{&e.Fate, &e.Task, &e.Source, &e.Prompt, &e.Producer, &e.Detail} {
+	for _, text := range []*string{&e.Fate, &e.Task, &e.Source, &e.Prompt, &e.Question, &e.Accepted, &e.Producer, &e.Detail} {
 		if same, seen := f.texts[*text]; seen {
 			*text = same
 		} else if len(f.texts) < 1<<16 {
@@ -106,10 +106,24 @@ func (f *Archive) AddFacts(rows []Listed) {
 		if e == nil || e.Sequence != rows[i].Sequence {
 			continue
 		}
-		rows[i].Facts = &Facts{
-			Task: e.Task, Source: e.Source, Prompt: e.Prompt, Producer: e.Producer, Stop: string(e.Stop), Answer: e.Answer, Detail: e.Detail,
-			Tokens: e.Tokens, Sampled: e.Sampled, Turns: e.Turns, Seconds: float64(e.Finished-e.Started) / 1000, Reward: e.Reward,
-		}
+		rows[i].Facts = e.facts()
+	}
+}
+
+// FactsOf returns the archive's facts of an id; nil where it has none.
+func (f *Archive) FactsOf(id string) *Facts {
+	e := f.entryOf(id)
+	if e == nil {
+		return nil
+	}
+	return e.facts()
+}
+
+func (e *archived) facts() *Facts {
+	return &Facts{
+		Task: e.Task, Source: e.Source, Prompt: e.Prompt, Question: e.Question, Accepted: e.Accepted, Producer: e.Producer, Stop: string(e.Stop),
+		Answer: e.Answer, Detail: e.Detail, Tokens: e.Tokens, Sampled: e.Sampled, Turns: e.Turns,
+		Seconds: float64(e.Finished-e.Started) / 1000, Reward: e.Reward,
 	}
 }
 

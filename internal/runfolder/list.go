@@ -44,9 +44,12 @@ type Listed struct {
 
 // Facts are the numbers and texts of a trajectory in the archive.
 type Facts struct {
-	Task     string `json:"task,omitempty"`
-	Source   string `json:"source,omitempty"`
-	Prompt   string `json:"prompt,omitempty"`
+	Task   string `json:"task,omitempty"`
+	Source string `json:"source,omitempty"`
+	Prompt string `json:"prompt,omitempty"`
+	// Question is the beginning of the question; Accepted the accepted answers. "" where the archive has none.
+	Question string `json:"question,omitempty"`
+	Accepted string `json:"accepted,omitempty"`
 	Producer string `json:"producer,omitempty"`
 	Stop     string `json:"stop,omitempty"`
 	// Answer is the beginning of the answer; Detail says in words why it was refused.

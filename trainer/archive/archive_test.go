@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -81,15 +82,15 @@ func TestWhatEndsIsArchived(t *testing.T) {
 	dir := t.TempDir()
 	w, err := Open(dir, Config{Bytes: minBytes, Samples: 3}, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
-	times := func(sequence uint64) Times {
-		return Times{Issued: noon.Add(-time.Minute), Came: noon.Add(time.Duration(sequence) * time.Second)}
+	originOf := func(sequence uint64) Origin {
+		return Origin{Question: strings.Repeat("where ", 50), Accepted: []string{"356", "three"}, Issued: noon.Add(-time.Minute), Came: noon.Add(time.Duration(sequence) * time.Second)}
 	}
-	w.End(trajectory(9, 0), 18, times(18), schemas.ReasonZeroVariance, "all equal", 1, noon)
+	w.End(trajectory(9, 0), 18, originOf(18), schemas.ReasonZeroVariance, "all equal", 1, noon)
 	b := batchOf(0, 1, 2)
 	b.Groups[2].Members[1].PassedOver = true
 	baseline := batch.Member{Sequence: 7, Trajectory: trajectory(2, 2)}
 	b.Groups[2].Baseline = &baseline
-	w.Step(1, b, tokensOf(b), times, noon)
+	w.Step(1, b, tokensOf(b), originOf, noon)
 	require.NoError(t, w.Close())
 	require.NoError(t, w.Close(), "again")
 
@@ -100,6 +101,8 @@ func TestWhatEndsIsArchived(t *testing.T) {
 	require.Equal(t, schemas.ReasonZeroVariance, dropped.Reason)
 	require.Equal(t, []int64{3, 1, 4, 1, ToolSpan, 20}, dropped.Spans)
 	require.Equal(t, noon.Add(-time.Minute).UnixMilli(), dropped.Issued)
+	require.Equal(t, strings.Repeat("where ", 33)+"wh…", dropped.Question, "the beginning of the question")
+	require.Equal(t, "356 | three", dropped.Accepted)
 	whole, err := ReadTrajectory(dir, segments[0], &dropped)
 	require.NoError(t, err)
 	require.Equal(t, trajectory(9, 0), whole)
@@ -178,11 +181,11 @@ func TestAWriterThatIsBehindHoldsNobodyUp(t *testing.T) {
 	t.Parallel()
 	w := &Writer{cfg: Config{Samples: 1}, parts: make(chan *part, 1), gathering: &part{}}
 	for step := range 5 { // nobody reads
-		w.Step(int64(step), batchOf(0), nil, func(uint64) Times { return Times{} }, noon)
+		w.Step(int64(step), batchOf(0), nil, func(uint64) Origin { return Origin{} }, noon)
 	}
 	require.Equal(t, 8, w.skipped)
 	require.Len(t, (<-w.parts).used, 2)
-	w.Step(6, batchOf(0), nil, func(uint64) Times { return Times{} }, noon)
+	w.Step(6, batchOf(0), nil, func(uint64) Origin { return Origin{} }, noon)
 	require.Equal(t, 8, (<-w.parts).skipped)
 	require.Zero(t, w.skipped)
 }
@@ -193,7 +196,7 @@ func TestNothingIsKeptWhereNothingIsToBe(t *testing.T) {
 	w, err := Open(dir, Config{}, nil)
 	require.NoError(t, err)
 	require.Nil(t, w)
-	w.End(trajectory(0, 0), 1, Times{}, schemas.ReasonStale, "", 1, noon)
+	w.End(trajectory(0, 0), 1, Origin{}, schemas.ReasonStale, "", 1, noon)
 	w.Step(1, batchOf(0), nil, nil, noon)
 	require.NoError(t, w.Close())
 	require.NoDirExists(t, dir)
@@ -214,7 +217,7 @@ func TestACrashLosesTheNewestLinesAlone(t *testing.T) {
 	w, err := Open(dir, Config{Bytes: minBytes, Samples: -1}, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	b := batchOf(0)
-	w.Step(1, b, tokensOf(b), func(uint64) Times { return Times{} }, noon)
+	w.Step(1, b, tokensOf(b), func(uint64) Origin { return Origin{} }, noon)
 	require.NoError(t, w.Close())
 	entries, segments := entriesOf(t, dir)
 	lines, err := os.ReadFile(linesPath(dir, 1))

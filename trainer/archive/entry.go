@@ -1,6 +1,7 @@
 package archive
 
 import (
+	"strings"
 	"time"
 
 	"github.com/weir-rl/weir/schemas"
@@ -27,6 +28,10 @@ type Entry struct {
 	Task   string         `json:"task,omitempty"`
 	Source string         `json:"source,omitempty"`
 	Prompt string         `json:"prompt,omitempty"`
+	// Question is the beginning of the prompt's text, Accepted the beginning of the accepted answers, with " | " between them; "" where
+	// the prompt is not known.
+	Question string `json:"question,omitempty"`
+	Accepted string `json:"accepted,omitempty"`
 	// Producer made it, Answer is the beginning of its answer.
 	Producer string             `json:"producer,omitempty"`
 	Answer   string             `json:"answer,omitempty"`
@@ -59,20 +64,32 @@ type Entry struct {
 // ToolSpan stands in Spans for the time of tools.
 const ToolSpan = -1
 
-// maxAnswer bounds Entry.Answer, in bytes.
-const maxAnswer = 160
+// maxAnswer bounds Entry.Answer and Entry.Accepted, in bytes; maxQuestion bounds Entry.Question.
+const (
+	maxAnswer   = 160
+	maxQuestion = 200
+)
 
-// Times are when a message's ticket was issued and when the trainer read the message.
-type Times struct {
+// Origin is what the trainer knows of a message beside its content: its ticket's prompt, when the ticket was issued and when the trainer
+// read the message.
+type Origin struct {
+	// Question is the prompt's text, Accepted are the answers that the reward accepts; "" and nil where the ticket is not known, as after a
+	// restart.
+	Question     string
+	Accepted     []string
 	Issued, Came time.Time
 }
 
 // newEntry returns a trajectory's entry.
-func newEntry(t *schemas.Trajectory, sequence uint64, times Times, step int64, ended time.Time) Entry {
+func newEntry(t *schemas.Trajectory, sequence uint64, origin Origin, step int64, ended time.Time) Entry {
 	return Entry{
-		ID: t.ID, Sequence: sequence, Step: step, Task: t.Task, Source: t.Source, Prompt: clipText(t.PromptID, maxAnswer), Producer: t.Producer,
-		Answer: clipText(t.Answer, maxAnswer), Stop: t.Stop, Reward: finiteOrZero(t.Reward), Tokens: t.Tokens(), Sampled: t.ActionTokens(), Turns: len(t.Turns),
-		Issued: unixMillis(times.Issued), Started: unixMillis(t.StartedAt), Finished: unixMillis(t.FinishedAt), Came: unixMillis(times.Came), Ended: unixMillis(ended),
+		ID: t.ID, Sequence: sequence, Step: step, Producer: t.Producer,
+		Task: t.Task, Source: t.Source, Prompt: clipText(t.PromptID, maxAnswer),
+		Question: clipText(origin.Question, maxQuestion), Accepted: clipText(strings.Join(origin.Accepted, " | "), maxAnswer),
+		Answer: clipText(t.Answer, maxAnswer), Stop: t.Stop, Reward: finiteOrZero(t.Reward),
+		Tokens: t.Tokens(), Sampled: t.ActionTokens(), Turns: len(t.Turns),
+		Issued: unixMillis(origin.Issued), Came: unixMillis(origin.Came),
+		Started: unixMillis(t.StartedAt), Finished: unixMillis(t.FinishedAt), Ended: unixMillis(ended),
 		Spans: rolloutSpans(t),
 	}
 }

@@ -172,7 +172,7 @@ func (s *store) partEntries(cfg Config, p *part) []Entry {
 	kept, group := 0, ""
 	for i := range p.others {
 		o := &p.others[i]
-		e := newEntry(o.trajectory, o.sequence, o.times, p.step, o.at)
+		e := newEntry(o.trajectory, o.sequence, o.origin, p.step, o.at)
 		e.Fate, e.Reason, e.Detail = FateRejected, o.reason, clipText(o.detail, maxAnswer)
 		if room(kept) || cfg.Samples > 0 && o.trajectory.Group == group {
 			if data, err := s.messages.Encode(o.trajectory); err == nil {
@@ -188,7 +188,7 @@ func (s *store) partEntries(cfg Config, p *part) []Entry {
 	last, trained := -1, 0
 	for i := range p.used {
 		u := &p.used[i]
-		e := newEntry(u.member.Trajectory, u.member.Sequence, u.times, p.step, p.at)
+		e := newEntry(u.member.Trajectory, u.member.Sequence, u.origin, p.step, p.at)
 		e.Fate = memberFate(&u.member, u.baseline)
 		e.Reward = u.member.Return
 		if e.Fate == FateTrained {

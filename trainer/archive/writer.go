@@ -38,7 +38,7 @@ type part struct {
 // usedMember is a trajectory that a step used up.
 type usedMember struct {
 	member   batch.Member
-	times    Times
+	origin   Origin
 	baseline bool
 	group    int
 }
@@ -47,7 +47,7 @@ type usedMember struct {
 type unusedTrajectory struct {
 	trajectory *schemas.Trajectory
 	sequence   uint64
-	times      Times
+	origin     Origin
 	reason     schemas.Reason
 	detail     string
 	at         time.Time
@@ -81,19 +81,21 @@ func Open(dir string, cfg Config, log *slog.Logger) (*Writer, error) {
 }
 
 // End notes a trajectory that was not trained on; step is the step in hand.
-func (w *Writer) End(t *schemas.Trajectory, sequence uint64, times Times, reason schemas.Reason, detail string, step int64, now time.Time) {
+func (w *Writer) End(
+	t *schemas.Trajectory, sequence uint64, origin Origin, reason schemas.Reason, detail string, step int64, now time.Time,
+) {
 	if w == nil || t == nil {
 		return
 	}
 	w.gathering.step = step
-	w.gathering.others = append(w.gathering.others, unusedTrajectory{t, sequence, times, reason, detail, now})
+	w.gathering.others = append(w.gathering.others, unusedTrajectory{t, sequence, origin, reason, detail, now})
 	if len(w.gathering.others) >= gatheredOthers {
 		w.sendGathered()
 	}
 }
 
-// Step notes a step and its batch. tokens may be nil. times returns when a message's ticket was issued and when the message came.
-func (w *Writer) Step(step int64, b *batch.Batch, tokens *learner.Tokens, times func(sequence uint64) Times, now time.Time) {
+// Step notes a step and its batch. tokens may be nil. originOf returns what is known of a message beside its content.
+func (w *Writer) Step(step int64, b *batch.Batch, tokens *learner.Tokens, originOf func(sequence uint64) Origin, now time.Time) {
 	if w == nil || b == nil {
 		return
 	}
@@ -101,10 +103,10 @@ func (w *Writer) Step(step int64, b *batch.Batch, tokens *learner.Tokens, times 
 	p.step, p.at, p.tokens = step, now, tokens
 	for g, taken := range b.Groups {
 		for _, m := range taken.Members {
-			p.used = append(p.used, usedMember{m, times(m.Sequence), false, g})
+			p.used = append(p.used, usedMember{m, originOf(m.Sequence), false, g})
 		}
 		if taken.Baseline != nil {
-			p.used = append(p.used, usedMember{*taken.Baseline, times(taken.Baseline.Sequence), true, g})
+			p.used = append(p.used, usedMember{*taken.Baseline, originOf(taken.Baseline.Sequence), true, g})
 		}
 	}
 	w.sendGathered()
