@@ -56,7 +56,7 @@ func hostileRun(t *testing.T) (dir, id string) {
 			s.Tokens, s.ActionMask, s.Logprobs, s.Versions = append(s.Tokens, int32(k+1)), append(s.ActionMask, 1), append(s.Logprobs, -1), append(s.Versions, 0)
 		}
 		tr.Segments = []schemas.Segment{s}
-		w.End(tr, uint64(i+1), archive.Times{Came: now}, schemas.ReasonZeroVariance, text, 1, now)
+		w.End(tr, uint64(i+1), archive.Origin{Came: now}, schemas.ReasonZeroVariance, text, 1, now)
 		record.Rejected = append(record.Rejected, checkpoint.RecordRejection{ID: tr.ID, Sequence: uint64(i + 1), Reason: schemas.ReasonZeroVariance})
 	}
 	require.NoError(t, w.Close())
