@@ -174,3 +174,13 @@ func (s *Series) thinTo(points int) {
 func Ago(at, now time.Time) string {
 	return max(0, now.Sub(at)).Round(time.Second).String() + " ago"
 }
+
+// began returns the time of the run's first record in milliseconds; 0 where there is none.
+func (n *Metrics) began() int64 {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	if len(n.records) == 0 {
+		return 0
+	}
+	return n.records[0].At.UnixMilli()
+}

@@ -1,8 +1,11 @@
 package runfolder
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -84,3 +87,54 @@ func (f *Folder) Int(otherwise int, path ...string) int {
 
 // GroupSize returns the number of samples of a group by the run's configuration.
 func (f *Folder) GroupSize() int { return f.Int(8, "trainer", "group_size") }
+
+// Setting is a key of a run's configuration with its value.
+type Setting struct {
+	Key   string `json:"key"`
+	Value string `json:"value"`
+}
+
+// Settings returns the run's configuration, a line for each key. A value that may be a secret is hidden.
+func (f *Folder) Settings() []Setting {
+	all := []Setting{}
+	flatten(&all, "", f.settings.valueAt())
+	slices.SortFunc(all, func(a, b Setting) int { return strings.Compare(a.Key, b.Key) })
+	return all
+}
+
+// flatten adds the keys below a value.
+func flatten(to *[]Setting, at string, value any) {
+	section, ok := value.(map[string]any)
+	if !ok {
+		if value == nil && at == "" {
+			return
+		}
+		text := fmt.Sprint(value)
+		if mayBeSecret(at) && text != "" && text != "[]" {
+			text = hiddenValue
+		}
+		*to = append(*to, Setting{at, text})
+		return
+	}
+	for name, v := range section {
+		below := name
+		if at != "" {
+			below = at + "." + name
+		}
+		flatten(to, below, v)
+	}
+}
+
+// hiddenValue stands for a value that may be a secret.
+const hiddenValue = "(hidden)"
+
+// mayBeSecret reports whether a key's value may be a secret: one by its own name, or one of an environment or of a program's arguments.
+func mayBeSecret(key string) bool {
+	name := key[strings.LastIndex(key, ".")+1:]
+	for _, part := range []string{"api_key", "token", "secret", "password", "headers", "env"} {
+		if name == part || strings.HasSuffix(name, "_"+part) && part != "env" || strings.Contains(key, "."+part+".") {
+			return true
+		}
+	}
+	return false
+}

@@ -47,11 +47,12 @@ func judgeSteps(steps []report.Record, scores []report.Record) []Alarm {
 	if said := metrics.Mismatch(last); said != "" {
 		add("sampler and trainer disagree", "Mend the setting that is named; until then the ratios are wrong, and what is learnt with them.", "overview", "%s", said)
 	}
-	if was, now, jumped := findJump(before, metrics.PolicyEntropy.Name, last); jumped && now < was {
+	if was, now, jumped := findJump(before, metrics.PolicyEntropy.Name, last); jumped && now < was && !isSolved(last, scores) {
 		add("entropy collapsed",
-			"The policy stops exploring. Lower trainer.optimizer.learning_rate, add an entropy bonus (trainer.loss.entropy_coef), or go back to a checkpoint from before the fall.",
+			"The policy stops exploring. Lower trainer.optimizer.learning_rate, add an entropy bonus (trainer.loss.entropy_coef), or go back to "+
+				"a checkpoint from before the fall.",
 			"overview", "policy/entropy is %.3g nats, its median over the %d steps before was %.3g", now, len(before), was)
-	} else if jumped {
+	} else if jumped && now > was {
 		add("entropy jumped", "The policy falls apart: look at samples of the newest step, lower the learning rate, or go back to a checkpoint from before the jump.",
 			"trajectories", "policy/entropy is %.3g nats, its median over the %d steps before was %.3g", now, len(before), was)
 	}
@@ -73,6 +74,31 @@ func judgeSteps(steps []report.Record, scores []report.Record) []Alarm {
 	}
 	slices.SortStableFunc(out, func(a, b Alarm) int { return strings.Compare(a.Level, b.Level) })
 	return out
+}
+
+// solvedShare is the share of right answers from which on a task counts as solved.
+const solvedShare = 0.95
+
+// isSolved reports that nearly all answers are right, held-out or in training: then entropy falls because nothing is left to explore.
+func isSolved(last map[string]float64, scores []report.Record) bool {
+	if n := len(scores); n > 0 && metrics.EvalExactMatch.In(scores[n-1].Metrics) >= solvedShare {
+		return true
+	}
+	return last[metrics.RewardComponent.Of("exact_match")] >= solvedShare
+}
+
+// spoiledBy is what makes the newest step's learning wrong; "" where nothing does.
+func spoiledBy(last *report.Record) string {
+	if last == nil {
+		return ""
+	}
+	if said := metrics.Mismatch(last.Metrics); said != "" {
+		return said
+	}
+	if skipped := metrics.OptimizerSkipped.In(last.Metrics); skipped > 0 {
+		return fmt.Sprintf("the gradient is not finite: %.0f optimizer steps were skipped in the last step", skipped)
+	}
+	return ""
 }
 
 // findJump says whether a number is far from its median over the steps before: three times as much, or a third.

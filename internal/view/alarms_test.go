@@ -72,6 +72,18 @@ func TestEachAlarmIsRaisedByItsCauseAndSaysWhatToDo(t *testing.T) {
 	require.Contains(t, byHeart[0].Title, "by heart")
 }
 
+// Newcomer's friction 12: the entropy of a task that is solved falls, and that is no alarm.
+func TestTheEntropyOfASolvedTaskMayFall(t *testing.T) {
+	t.Parallel()
+	fallen := steps(20, func(i int, m map[string]float64) {
+		if i == 19 {
+			m["policy/entropy"] = 0.05
+		}
+	})
+	require.Len(t, judgeSteps(fallen, []report.Record{{Metrics: map[string]float64{"eval/exact_match": 0.5}}}), 1)
+	require.Empty(t, judgeSteps(fallen, []report.Record{{Metrics: map[string]float64{"eval/exact_match": 0.98}}}), "held-out answers are right")
+}
+
 func TestARunThatStandsStillAlarms(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -66,7 +67,12 @@ func (a *api) routes() http.Handler {
 		"GET /api/runs/{run}/accounting":        a.accounting,
 		"GET /api/runs/{run}/trajectories":      a.trajectories,
 		"GET /api/runs/{run}/trajectories/{id}": a.trajectory,
+		"GET /api/runs/{run}/groups":            a.groups,
 		"GET /api/runs/{run}/groups/{id}":       a.groupMembers,
+		"GET /api/runs/{run}/picked":            a.picked,
+		"GET /api/runs/{run}/distributions":     a.distributions,
+		"GET /api/runs/{run}/settings":          a.settings,
+		"GET /api/runs/{run}/log":               a.readLog,
 		"GET /api/runs/{run}/lanes":             a.lanes,
 		"GET /api/runs/{run}/bias":              a.bias,
 		"GET /api/runs/{run}/streams":           a.runStreams,
@@ -156,14 +162,61 @@ func (a *api) series(q asked) (any, error) {
 	if v.Get("keys") == "" || len(keys) > 64 {
 		return nil, usageError{errors.New("keys: want 1 to 64 keys of metrics.jsonl, with commas between; a key that ends with / takes all below it")}
 	}
-	points := 400
-	if text := v.Get("points"); text != "" {
-		var err error
-		if points, err = strconv.Atoi(text); err != nil || points < 2 || points > 10000 {
-			return nil, usageError{fmt.Errorf("points: %q: want a number between 2 and 10000", text)}
-		}
+	points, err := parsePoints(v)
+	if err != nil {
+		return nil, err
 	}
 	return q.run.folder.Metrics.Series(keys, points), nil
+}
+
+// parsePoints reads to how many points a curve is thinned.
+func parsePoints(v url.Values) (int, error) {
+	text := v.Get("points")
+	if text == "" {
+		return 400, nil
+	}
+	points, err := strconv.Atoi(text)
+	if err != nil || points < 2 || points > 10000 {
+		return 0, usageError{fmt.Errorf("points: %q: want a number between 2 and 10000", text)}
+	}
+	return points, nil
+}
+
+// distributions are those of the steps, thinned to ?points=.
+func (a *api) distributions(q asked) (any, error) {
+	points, err := parsePoints(q.URL.Query())
+	if err != nil {
+		return nil, err
+	}
+	return q.run.folder.Distributions(points), nil
+}
+
+// settings are the configuration and the build of the run.
+func (a *api) settings(q asked) (any, error) {
+	return Configuration{Build: q.run.folder.Build(), Settings: q.run.folder.Settings()}, nil
+}
+
+// logLines is how many lines of the log the page shows.
+const logLines = 300
+
+// readLog are the newest lines of the log, warnings and errors alone by ?severe=1.
+func (a *api) readLog(q asked) (any, error) {
+	lines, err := q.run.folder.Log(logLines, q.URL.Query().Get("severe") == "1")
+	if err != nil {
+		return nil, err
+	}
+	return Log{Lines: lines}, nil
+}
+
+// picked are three rollouts as examples.
+func (a *api) picked(q asked) (any, error) { return q.run.pickRollouts(q.Context()) }
+
+func (a *api) groups(q asked) (any, error) {
+	query, err := parseQuery(q.URL.Query())
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return q.run.folder.Groups(query), nil
 }
 
 func (a *api) accounting(q asked) (any, error) {

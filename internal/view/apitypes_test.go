@@ -30,6 +30,11 @@ func TestTheTypesOfThePageAreThoseOfTheAPI(t *testing.T) {
 	for _, answer := range []any{
 		Summary{},
 		Overview{},
+		Picked{},
+		Configuration{},
+		Log{},
+		runfolder.Distributions{},
+		runfolder.GroupPage{},
 		runfolder.Accounting{},
 		runfolder.Page{},
 		Detail{},

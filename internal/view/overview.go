@@ -33,8 +33,9 @@ type Summary struct {
 
 // Overview is how a run goes.
 type Overview struct {
-	Summary Summary `json:"summary"`
-	Alarms  []Alarm `json:"alarms"`
+	Summary Summary        `json:"summary"`
+	Verdict report.Verdict `json:"verdict"`
+	Alarms  []Alarm        `json:"alarms"`
 	// Failures are the tasks whose episodes fail now.
 	Failures []report.Failure `json:"failures"`
 	// Last are all numbers of the newest step, Score all numbers of the newest score.
@@ -46,6 +47,17 @@ type Overview struct {
 	Changed []runfolder.Change `json:"changed"`
 	// Unread counts lines of the record of steps that are no record.
 	Unread int `json:"unread"`
+}
+
+// Configuration is what a run was started with.
+type Configuration struct {
+	Build    runfolder.Build     `json:"build"`
+	Settings []runfolder.Setting `json:"settings"`
+}
+
+// Log is the end of a run's log.
+type Log struct {
+	Lines []runfolder.LogLine `json:"lines"`
 }
 
 // readOverview is how the run goes.
@@ -91,5 +103,28 @@ func (f *shownRun) readOverview(ctx context.Context, now time.Time) *Overview {
 		o.Alarms = append(o.Alarms, Alarm{levelAlarm, "the record was changed", "some lines of steps.jsonl are no record", "weir audit lists them.", ""})
 	}
 	s.Alarms = len(o.Alarms)
+	o.Verdict = report.Judge(f.courseOf(o))
 	return o
+}
+
+// courseOf is what the verdict on a run is about.
+func (f *shownRun) courseOf(o *Overview) report.Course {
+	c := report.Course{
+		Steps: f.folder.Metrics.All(schemas.EventStepDone), Scores: f.folder.Metrics.All(schemas.EventEvaluated), Failures: o.Failures,
+	}
+	if tested := f.folder.Metrics.Newest(report.Tested, 1); len(tested) > 0 {
+		c.Tested = &tested[0]
+	}
+	switch o.Summary.State {
+	case runfolder.StateFinished:
+		c.Ended = true
+	case runfolder.StateStopped, runfolder.StateLeft:
+		c.Stopped = true
+	case runfolder.StateWaiting:
+		c.Quiet = "no step is done: " + o.Summary.Detail
+	}
+	if n := len(c.Steps); n > 0 {
+		c.Spoiled = spoiledBy(&c.Steps[n-1])
+	}
+	return c
 }

@@ -26,6 +26,8 @@ type Detail struct {
 	// Missing says why the trajectory itself is not here; "" where it is.
 	Missing    string   `json:"missing,omitempty"`
 	Trajectory *Rollout `json:"trajectory,omitempty"`
+	// Facts are the archive's, with the question and the accepted answers; nil where it has none.
+	Facts *runfolder.Facts `json:"facts,omitempty"`
 	// Commands are command lines about this trajectory.
 	Commands []Command `json:"commands"`
 }
@@ -91,7 +93,7 @@ type Tokens struct {
 
 // readDetail tells of a trajectory.
 func (f *shownRun) readDetail(ctx context.Context, id string) (*Detail, error) {
-	d := &Detail{ID: id, Entries: f.folder.Steps.Find(id)}
+	d := &Detail{ID: id, Entries: f.folder.Steps.Find(id), Facts: f.folder.Archive.FactsOf(id)}
 	t, why := f.folder.FindTrajectory(ctx, d.Entries, id)
 	d.Commands = f.commandLines(id, t)
 	if t == nil && len(d.Entries) == 0 && errors.Is(why, runfolder.ErrUnknown) {

@@ -65,6 +65,11 @@ export interface BiasSource {
   reward: number;
 }
 
+export interface Build {
+  version: string;
+  commit: string;
+}
+
 export interface Call {
   tool: string;
   arguments: string;
@@ -134,6 +139,11 @@ export interface Command {
   line: string;
 }
 
+export interface Configuration {
+  build: Build;
+  settings: Setting[];
+}
+
 export interface ControlNow {
   paused: boolean;
   draining: boolean;
@@ -151,7 +161,19 @@ export interface Detail {
   words: string;
   missing?: string;
   trajectory?: Rollout;
+  facts?: Facts;
   commands: Command[];
+}
+
+export interface Distributions {
+  step: number[];
+  at: number[];
+  sampled: number[][];
+  seconds: number[][];
+  staleness: number[][];
+  solved: number[];
+  unsolved: number[];
+  mixed: number[];
 }
 
 export interface EventNow {
@@ -168,6 +190,8 @@ export interface Facts {
   task?: string;
   source?: string;
   prompt?: string;
+  question?: string;
+  accepted?: string;
   producer?: string;
   stop?: string;
   answer?: string;
@@ -186,6 +210,32 @@ export interface Failure {
   by_cause: Record<string, number>;
   last: string;
   at: string;
+}
+
+export interface GroupMember {
+  id: string;
+  fate: string;
+  reward: number | null;
+  answer: string;
+}
+
+export interface GroupPage {
+  total: number;
+  offset: number;
+  rows: GroupRow[];
+  generation: number;
+  top: number;
+}
+
+export interface GroupRow {
+  id: string;
+  step: number;
+  fate: string;
+  reason?: string;
+  facts?: Facts;
+  members: GroupMember[];
+  kind: string;
+  mean: number;
 }
 
 export interface LaneBar {
@@ -237,6 +287,18 @@ export interface Listed {
   facts?: Facts;
 }
 
+export interface Log {
+  lines: LogLine[];
+}
+
+export interface LogLine {
+  at: string;
+  level: string;
+  text: string;
+  rest: string;
+  count: number;
+}
+
 export interface Move {
   segment: number;
   start: number;
@@ -247,6 +309,7 @@ export interface Move {
 
 export interface Overview {
   summary: Summary;
+  verdict: Verdict;
   alarms: Alarm[];
   failures: Failure[];
   last: Record<string, number>;
@@ -261,6 +324,13 @@ export interface Page {
   offset: number;
   rows: Listed[];
   generation: number;
+}
+
+export interface Picked {
+  step: number;
+  best: Detail | null;
+  worst: Detail | null;
+  newest: Detail | null;
 }
 
 export interface ProducerRefusals {
@@ -295,6 +365,11 @@ export interface Series {
   x: number[];
   y: number[];
   at: number[];
+}
+
+export interface Setting {
+  key: string;
+  value: string;
 }
 
 export interface SourceIssued {
@@ -379,6 +454,11 @@ export interface Tokens {
   advantages?: number[];
   start?: number[];
   last?: number[];
+}
+
+export interface Verdict {
+  kind: string;
+  text: string;
 }
 
 export interface Worker {
