@@ -7,7 +7,7 @@ import (
 	"github.com/weir-rl/weir/trainer/stats"
 )
 
-// How token losses become one number. Denominators are taken over the whole mini-batch (Counts).
+// How token losses become a single number. Denominators are taken over the whole mini-batch (Counts).
 const (
 	TokenMean           = "token-mean"              // sum / tokens: long rows weigh more
 	SeqMeanTokenSum     = "seq-mean-token-sum"      // sum / rows
@@ -15,7 +15,7 @@ const (
 	SeqMeanTokenSumNorm = "seq-mean-token-sum-norm" // sum / a fixed length (Dr. GRPO)
 )
 
-// Aggregation says how token losses become one number.
+// Aggregation is how token losses become a single number.
 type Aggregation struct {
 	// Mode is token-mean, seq-mean-token-sum, seq-mean-token-mean or seq-mean-token-sum-norm.
 	Mode string `koanf:"mode" default:"token-mean" oneof:"token-mean seq-mean-token-sum seq-mean-token-mean seq-mean-token-sum-norm"`
@@ -24,8 +24,8 @@ type Aggregation struct {
 
 	// The fields from here on have no key, and in a run are zero: see Shared.
 
-	// CountEmptyRows counts rows without an action token in the mean over rows (Agent-R1 legacy): those that a
-	// selection silenced, and with drop_rejected those that lost every token. Defaults to false.
+	// CountEmptyRows counts rows without an action token in the mean over rows (Agent-R1 legacy): rows that a selection silenced, and with
+	// drop_rejected rows that lost every token. Defaults to false.
 	CountEmptyRows bool `koanf:"-"`
 	// TokenEpsilon is added to the number of tokens in token-mean (Agent-R1 legacy: 1e-8). Defaults to 0.
 	TokenEpsilon float64 `koanf:"-"`
@@ -45,7 +45,7 @@ func (a Aggregation) Validate() error {
 	)
 }
 
-// Unread says why nothing depends on a key of the section, beginning with the other key that says so; "" if something does.
+// Unread returns the reason why nothing depends on a key of the section, beginning with the other key that causes it; "" if something does.
 func (a Aggregation) Unread(key string) string {
 	if key == "length" && a.Mode != SeqMeanTokenSumNorm {
 		return "mode is " + a.Mode
@@ -53,23 +53,23 @@ func (a Aggregation) Unread(key string) string {
 	return ""
 }
 
-// denominators are an aggregation made ready for one batch.
+// denominators are an aggregation made ready for a batch.
 type denominators struct {
 	a            Aggregation
 	tokens, rows float64
 }
 
-// over takes the counts from c, and those that are zero from the batch itself.
-func (a Aggregation) over(c Counts, offsets []int, mask []uint8) denominators {
-	c = c.or(offsets, mask)
+// withCounts returns the denominators of the counts c; a zero count is taken from the batch itself.
+func (a Aggregation) withCounts(c Counts, offsets []int, mask []uint8) denominators {
+	c = c.fillZeros(offsets, mask)
 	if a.CountEmptyRows {
 		c.Rows += c.Empty
 	}
 	return denominators{a: a, tokens: float64(c.Tokens), rows: float64(c.Rows)}
 }
 
-// scale is what a row of n action tokens multiplies each of its token losses by. A mean over nothing is 0/0.
-func (d denominators) scale(n int) float64 {
+// rowScale returns the factor of each token loss in a row of n action tokens. A mean over nothing is 0/0. A mean over nothing is 0/0.
+func (d denominators) rowScale(n int) float64 {
 	switch d.a.Mode {
 	case SeqMeanTokenSum:
 		return 1 / d.rows
@@ -82,10 +82,10 @@ func (d denominators) scale(n int) float64 {
 	}
 }
 
-// empty is the part of a row without counted tokens, whose mean is 0/0: nothing, or with EmptyNaN NaN, for its
-// gradient too where such rows count.
-func (d denominators) empty(grad []float64) float64 {
-	if !d.a.EmptyNaN || stats.Finite(0*d.scale(0)) {
+// emptyRowLoss returns the loss of a row without counted tokens, whose mean is 0/0: 0, or NaN with EmptyNaN; then its gradient is NaN too
+// where such rows count. nothing, or with EmptyNaN NaN, for its gradient too where such rows count.
+func (d denominators) emptyRowLoss(grad []float64) float64 {
+	if !d.a.EmptyNaN || stats.Finite(0*d.rowScale(0)) {
 		return 0
 	}
 	if d.a.CountEmptyRows {

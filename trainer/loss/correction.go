@@ -17,13 +17,13 @@ const (
 	WeightGeometric = "geometric" // exp(mean d)
 )
 
-// Which policy stands over the behaviour policy in d.
+// The policy that stands over the behaviour policy in d.
 const (
 	OfProximal = "proximal" // three policies: fixed for the step
 	OfCurrent  = "current"  // two policies: the ratio follows the policy, without gradient
 )
 
-// Correction weighs and rejects tokens by d = log(pi / mu): how far the policy is from the one that sampled.
+// Correction weighs and rejects tokens by d = log(pi / mu): how far the policy is from the policy that sampled.
 type Correction struct {
 	// Of is pi: proximal or current.
 	Of string `koanf:"of" default:"proximal" oneof:"proximal current"`
@@ -35,10 +35,10 @@ type Correction struct {
 	LogBound float64 `koanf:"log_bound" default:"-1" above:"0" off:"-1"`
 	// Normalize divides the weights by their mean over the minibatch (over rows for sequence and geometric).
 	Normalize bool `koanf:"normalize"`
-	// Rules reject or clamp, each "ACTION OVER METRIC LOWER UPPER" as in "mask token ratio - 5". ACTION is mask
-	// (drop the token, or the row), zero (give it weight 0, but keep it in its row's ratio) or clamp (its weight). OVER is token, or sum, mean, max or min over the
-	// row. METRIC is ratio, k1 (d), k2 (d^2/2) or k3 (exp(-d)-1+d), "-k1" and "-k3" being those of -d. "-" is no
-	// bound. A row's ratios are aggregated as logarithms. All rules must hold. ["none"] is no rule.
+	// Rules reject or clamp, each "ACTION OVER METRIC LOWER UPPER" as in "mask token ratio - 5". ACTION is mask (drop the token, or the
+	// row), zero (give it weight 0, but keep it in its row's ratio) or clamp (its weight). OVER is token, or sum, mean, max or min over the
+	// row. METRIC is ratio, k1 (d), k2 (d^2/2) or k3 (exp(-d)-1+d), "-k1" and "-k3" being k1 and k3 of -d. "-" is no bound. A row's ratios
+	// are aggregated as logarithms. All rules must hold. ["none"] is no rule.
 	Rules []string `koanf:"rules"`
 	// M2Threshold drops the tokens with the largest d^2 until the mean of the rest, over the minibatch, is below it
 	// (M2PO, arXiv 2510.01161). -1 means none.
@@ -50,25 +50,25 @@ type Correction struct {
 	MeanEpsilon float64 `koanf:"-"`
 }
 
-// enabled says whether there is anything to do.
-func (c Correction) enabled() bool {
+// isEnabled reports whether the correction does anything.
+func (c Correction) isEnabled() bool {
 	return c.Weight != WeightNone || c.M2Threshold > 0 || len(c.Rules) > 0 && c.Rules[0] != WeightNone
 }
 
-// reads says whether the correction is one, so that its further keys count.
-func (c Correction) reads(key string) bool {
+// readsKey reports whether a key counts: the further keys do so only if the correction is enabled.
+func (c Correction) readsKey(key string) bool {
 	switch key {
 	case "weight", "rules", "m2_threshold":
 		return true
 	case "cap":
 		return c.Weight != WeightNone
 	}
-	return c.enabled()
+	return c.isEnabled()
 }
 
-// Unread says why nothing depends on a key of the section, beginning with the other key that says so; "" if something does.
+// Unread returns the reason why nothing depends on a key of the section, beginning with the other key that causes it; "" if something does.
 func (c Correction) Unread(key string) string {
-	if c.reads(key) {
+	if c.readsKey(key) {
 		return ""
 	}
 	return "weight is " + c.Weight
@@ -84,15 +84,15 @@ func (c Correction) Validate() error {
 	)
 }
 
-// Corrected is what a Correction makes of a batch.
+// Corrected is the result of a Correction for a batch.
 type Corrected struct {
-	// Mask is the batch's, 0 where a token was rejected too.
+	// Mask is the batch's mask, 0 also where a token was rejected.
 	Mask []uint8
 	// Weights a token: 0 where Mask is 0.
 	Weights []float64
-	// Tokens, Rejected and Clamped count action tokens: all, and those that rules took or clamped.
+	// Tokens, Rejected and Clamped count action tokens: all, the tokens that rules rejected, and the tokens that rules clamped.
 	Tokens, Rejected, Clamped int
-	// MeanWeight is what Normalize divided by: 1 without it.
+	// MeanWeight is the divisor of Normalize: 1 without it.
 	MeanWeight float64
 
 	d       []float64 // log ratios, 0 where the mask is 0
@@ -100,8 +100,8 @@ type Corrected struct {
 	order   []int
 }
 
-// Correct applies c to a whole batch: to each token, what the log-probabilities of pi (the proximal or the
-// current policy's) say against the behaviour policy's. A zero field of c is off. into's memory is reused.
+// Correct applies c to a whole batch. pi are the log-probabilities of the proximal or the current policy, behaviour the behaviour policy's.
+// A zero field of c is off. into's memory is reused.
 func Correct(c Correction, offsets []int, mask []uint8, pi, behaviour []float64, into *Corrected) error {
 	if c.Weight == "" {
 		c.Weight = WeightNone
@@ -118,7 +118,7 @@ func Correct(c Correction, offsets []int, mask []uint8, pi, behaviour []float64,
 	if err != nil {
 		return err
 	}
-	into.reset(mask)
+	into.resetFor(mask)
 	var sum, count float64
 	for i := range len(offsets) - 1 {
 		lo, hi := offsets[i], offsets[i+1]
@@ -126,18 +126,18 @@ func Correct(c Correction, offsets []int, mask []uint8, pi, behaviour []float64,
 		if err != nil {
 			return err
 		}
-		c.weigh(into.d[lo:hi], mask[lo:hi], n, into.Weights[lo:hi])
+		c.weighRow(into.d[lo:hi], mask[lo:hi], n, into.Weights[lo:hi])
 		if c.Normalize {
 			s, k := c.meanWeight(into.Weights[lo:hi], mask[lo:hi], float64(n))
 			sum, count = sum+s, count+k
 		}
 		for k := range rules {
-			into.apply(&rules[k], mask, lo, hi, float64(n), c.MeanEpsilon)
+			into.applyRule(&rules[k], mask, lo, hi, float64(n), c.MeanEpsilon)
 		}
 		into.Tokens += n
 	}
 	if c.M2Threshold > 0 {
-		into.secondMoment(c.M2Threshold)
+		into.boundSecondMoment(c.M2Threshold)
 	}
 	into.MeanWeight = 1
 	if c.Normalize && sum > 0 {
@@ -150,7 +150,7 @@ func Correct(c Correction, offsets []int, mask []uint8, pi, behaviour []float64,
 	return nil
 }
 
-func (c *Corrected) reset(mask []uint8) {
+func (c *Corrected) resetFor(mask []uint8) {
 	c.Mask = append(c.Mask[:0], mask...)
 	c.Weights, c.d = stats.Resize(c.Weights, len(mask)), stats.Resize(c.d, len(mask))
 	c.Tokens, c.Rejected, c.Clamped = 0, 0, 0
@@ -180,8 +180,8 @@ func (c *Corrected) logRatios(i, lo, hi int, mask []uint8, pi, behaviour []float
 	return n, nil
 }
 
-// weigh writes the weights of a row of n action tokens.
-func (c *Correction) weigh(d []float64, mask []uint8, n int, weights []float64) {
+// weighRow writes the weights of a row of n action tokens.
+func (c *Correction) weighRow(d []float64, mask []uint8, n int, weights []float64) {
 	total := 0.0
 	if c.Weight == WeightSequence || c.Weight == WeightGeometric {
 		for _, v := range d {
@@ -190,14 +190,14 @@ func (c *Correction) weigh(d []float64, mask []uint8, n int, weights []float64) 
 		if c.Weight == WeightGeometric {
 			total /= float64(max(n, 1))
 		}
-		total = c.truncate(total)
+		total = c.truncatedWeight(total)
 	}
 	for t, m := range mask {
 		switch {
 		case m == 0:
 			weights[t] = 0
 		case c.Weight == WeightToken:
-			weights[t] = c.truncate(d[t])
+			weights[t] = c.truncatedWeight(d[t])
 		case c.Weight == WeightSequence, c.Weight == WeightGeometric:
 			weights[t] = total
 		default:
@@ -206,8 +206,8 @@ func (c *Correction) weigh(d []float64, mask []uint8, n int, weights []float64) 
 	}
 }
 
-// truncate is min(exp(clamp(d, -LogBound, LogBound)), Cap).
-func (c *Correction) truncate(d float64) float64 {
+// truncatedWeight returns min(exp(clamp(d, -LogBound, LogBound)), Cap).
+func (c *Correction) truncatedWeight(d float64) float64 {
 	if c.LogBound > 0 {
 		d = min(max(d, -c.LogBound), c.LogBound)
 	}
@@ -227,25 +227,25 @@ func (c *Correction) meanWeight(weights []float64, mask []uint8, n float64) (sum
 	return sum, n
 }
 
-// apply applies a rule to the row [lo, hi) of n action tokens, in mask before any rule.
-func (c *Corrected) apply(r *rule, mask []uint8, lo, hi int, n, epsilon float64) {
+// applyRule applies a rule to the row [lo, hi) of n action tokens, in mask before any rule.
+func (c *Corrected) applyRule(r *rule, mask []uint8, lo, hi int, n, epsilon float64) {
 	keep := true
 	if r.over != "token" {
 		if n == 0 {
 			return
 		}
-		keep = r.keeps(r.aggregate(c.bounded, mask[lo:hi], n+epsilon))
+		keep = r.isWithinBounds(r.aggregateRow(c.bounded, mask[lo:hi], n+epsilon))
 	}
 	for t := lo; t < hi; t++ {
 		if mask[t] == 0 {
 			continue
 		}
 		if r.over == "token" {
-			keep = r.keeps(r.final(r.value(c.bounded[t-lo])))
+			keep = r.isWithinBounds(r.boundedValue(r.metricOf(c.bounded[t-lo])))
 		}
 		switch {
 		case r.action == "clamp" && (r.over == "token" || !keep):
-			c.clamp(r, &c.Weights[t])
+			c.clampWeight(r, &c.Weights[t])
 		case keep:
 		case r.action == "zero":
 			c.Weights[t] = 0
@@ -256,7 +256,7 @@ func (c *Corrected) apply(r *rule, mask []uint8, lo, hi int, n, epsilon float64)
 	}
 }
 
-func (c *Corrected) clamp(r *rule, weight *float64) {
+func (c *Corrected) clampWeight(r *rule, weight *float64) {
 	w := min(max(*weight, r.lower, 0), r.upper)
 	if w != *weight {
 		c.Clamped++
@@ -264,9 +264,8 @@ func (c *Corrected) clamp(r *rule, weight *float64) {
 	}
 }
 
-// secondMoment drops the tokens with the largest d^2 until the mean of the rest is below the threshold. One token
-// always stays.
-func (c *Corrected) secondMoment(threshold float64) {
+// boundSecondMoment drops the tokens with the largest d^2 until the mean of the rest is below the threshold. The last token always stays.
+func (c *Corrected) boundSecondMoment(threshold float64) {
 	c.order = c.order[:0]
 	sum := 0.0
 	for t, m := range c.Mask {
@@ -288,8 +287,8 @@ func (c *Corrected) secondMoment(threshold float64) {
 	}
 }
 
-// report adds what the correction rejected and how much weight it left.
-func (p *policy) report(m Metrics) {
+// reportCorrection adds the correction's shares of rejected and clamped tokens, and its mean weight.
+func (p *policy) reportCorrection(m Metrics) {
 	c := &p.corrected
 	if c.Tokens == 0 {
 		return
@@ -304,11 +303,11 @@ func (p *policy) report(m Metrics) {
 	m["weight"] = Mean{sum, n}
 }
 
-// correct returns the mask and the weights that the loss uses.
-func (p *policy) correct(b *Batch) (mask []uint8, weights []float64, err error) {
+// correctBatch returns the mask and the weights that the loss uses.
+func (p *policy) correctBatch(b *Batch) (mask []uint8, weights []float64, err error) {
 	c := p.shared.Correction
 	p.corrected.Tokens = 0
-	if !c.enabled() {
+	if !c.isEnabled() {
 		return b.Mask, b.Weights, nil
 	}
 	pi := b.Logprobs

@@ -6,7 +6,7 @@ import (
 	"github.com/weir-rl/weir/trainer/stats"
 )
 
-// metricEpsilon is added to the counts of the means below, as in verl, whose names the metrics bear.
+// metricEpsilon is added to the counts of the means below, as in verl; the metrics have verl's names.
 const metricEpsilon = 1e-8
 
 // metricBound bounds logarithms before exp.

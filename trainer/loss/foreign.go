@@ -8,27 +8,27 @@ import (
 	"github.com/weir-rl/weir/internal/check"
 )
 
-// Foreign is a policy loss from outside this package: a configuration that has it (Config.Foreign) takes it by its name in
-// trainer.loss.name, as it takes a stock one.
+// Foreign is a policy loss from outside this package: a configuration that has it (Config.Foreign) selects it by its name in
+// trainer.loss.name, like a stock loss.
 type Foreign struct {
-	// Name in configuration: not empty, and not that of a stock loss.
+	// Name in configuration: not empty, and not the name of a stock loss.
 	Name string
 	// Keys returns a new pointer to a struct of the loss's own keys with their defaults. The struct's fields have the tag koanf, with the
 	// key's name in the section trainer.loss.options; the tags min, max and oneof bound their values, and a method Validate() error is
-	// asked too. A struct that embeds [Shared] under the tag `koanf:",squash"` has the aggregation and the correction, which the terms
+	// called too. A struct that embeds [Shared] under the tag `koanf:",squash"` has the aggregation and the correction, which the terms
 	// beside the policy loss follow. Nil: the loss has no key.
 	Keys func() any
-	// Make returns the loss under the run's keys: what Keys returned, with the configured values, which have been validated; nil where Keys
+	// Make returns the loss under the run's keys: the struct of Keys with the configured values, which have been validated; nil where Keys
 	// is nil. It is called at each start of a trainer.
 	Make func(keys any) (Policy, error)
-	// Facts are what a trainer must know of the loss.
+	// Facts are the facts that a trainer needs about the loss.
 	Facts Facts
 }
 
-// Token is one action token as a loss of single tokens sees it.
+// Token is an action token as a loss of single tokens sees it.
 type Token struct {
-	// Logprob is the current policy's log-probability; Old that of the policy that the ratio is taken against, which
-	// the key old chooses. Old is 0 where Facts.NoOld is set.
+	// Logprob is the current policy's log-probability; Old the log-probability of the policy that the ratio is taken against, which the key
+	// old chooses. Old is 0 where Facts.NoOld is set.
 	Logprob, Old float64
 	// Advantage is 0 where Facts.NoAdvantages is set.
 	Advantage float64
@@ -36,10 +36,9 @@ type Token struct {
 	Reference float64
 }
 
-// PerToken is a foreign loss of single action tokens: of returns the loss of a token and its derivative by the token's
-// Logprob. Masks, weights, the correction and the aggregation are those of the stock losses, as are the terms beside the
-// policy loss. Metrics are approx_kl, the mean of log old - log pi, where there is an old policy. The loss has the keys
-// old, aggregation and correction, as the stock ones have.
+// PerToken is a foreign loss of single action tokens: of returns the loss of a token and its derivative by the token's Logprob. Masks,
+// weights, the correction, the aggregation and the terms beside the policy loss work as in the stock losses. Metrics are approx_kl, the
+// mean of log old - log pi, where there is an old policy. The loss has the keys old, aggregation and correction, like the stock losses.
 func PerToken(name string, facts Facts, of func(t Token) (loss, slope float64)) Foreign {
 	if of == nil {
 		return PerTokenWith[struct{}](name, struct{}{}, facts, nil)
@@ -83,14 +82,14 @@ type perToken struct {
 	facts Facts
 }
 
-func (p perToken) metrics() []string {
+func (p perToken) metricNames() []string {
 	if !p.facts.NoOld {
 		return []string{"approx_kl"}
 	}
 	return nil
 }
 
-func (p perToken) row(r *row, tally *tally) float64 {
+func (p perToken) rowLoss(r *row, tally *tally) float64 {
 	total := 0.0
 	for t, m := range r.mask {
 		if m == 0 {
@@ -106,22 +105,22 @@ func (p perToken) row(r *row, tally *tally) float64 {
 		if p.facts.Reference {
 			at.Reference = r.reference[t]
 		}
-		w := r.weight(t)
+		w := r.tokenWeight(t)
 		loss, slope := p.of(at)
 		total += w * loss
 		r.grad[t] = r.scale * w * slope
 		ratio := 1.0
 		if !p.facts.NoOld {
 			ratio = math.Exp(at.Logprob - at.Old)
-			tally.add(0, at.Old-at.Logprob)
+			tally.addValue(0, at.Old-at.Logprob)
 		}
-		r.detail.set(t, w*loss, ratio, w, clip{})
+		r.detail.setToken(t, w*loss, ratio, w, clip{})
 	}
 	return r.scale * total
 }
 
-// builder makes the loss as a stock one is made.
-func (f Foreign) builder() builder {
+// stockBuilder returns the loss's builder in the form of a stock loss.
+func (f Foreign) stockBuilder() builder {
 	return builder{
 		keys: func() any {
 			if f.Keys == nil {
@@ -140,8 +139,8 @@ func (f Foreign) builder() builder {
 	}
 }
 
-// validate reports what a name cannot be, among those that are taken.
-func (f Foreign) validate(taken map[string]builder) error {
+// checkForeign returns an error for a name that is empty or taken, and for a missing Make.
+func (f Foreign) checkForeign(taken map[string]builder) error {
 	switch _, known := taken[f.Name]; {
 	case f.Name == "":
 		return errors.New("a foreign loss has no name: set Foreign.Name")

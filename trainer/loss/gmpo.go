@@ -8,13 +8,15 @@ import "math"
 //	L_i = -mean(A) exp(mean_t clip(log r_t)), clip(d) = min(d, high) for A > 0, max(d, -low) for A < 0
 type gmpo struct{ low, high, epsilon float64 }
 
-func newGMPO(k *GMPO) algorithm {
+func newGMPOLoss(k *GMPO) algorithm {
 	return &gmpo{low: k.ClipLow, high: k.ClipHigh, epsilon: k.Aggregation.LengthEpsilon}
 }
 
-func (*gmpo) metrics() []string { return []string{"clip_fraction", "clip_fraction_low", "approx_kl"} }
+func (*gmpo) metricNames() []string {
+	return []string{"clip_fraction", "clip_fraction_low", "approx_kl"}
+}
 
-func (g *gmpo) row(r *row, tally *tally) float64 {
+func (g *gmpo) rowLoss(r *row, tally *tally) float64 {
 	length := float64(r.n) + g.epsilon
 	var sum, advantage, logWeight float64
 	for t, m := range r.mask {
@@ -22,13 +24,13 @@ func (g *gmpo) row(r *row, tally *tally) float64 {
 			continue
 		}
 		d, a := r.logprobs[t]-r.old[t], r.advantages[t]
-		bounded, _ := g.bound(d, a)
+		bounded, _ := g.boundRatio(d, a)
 		sum += bounded
 		advantage += a
 		outside := d > g.high && g.high > 0 || d < -g.low && g.low > 0
-		tally.flag(0, outside && a > 0)
-		tally.flag(1, outside && a < 0)
-		tally.add(2, -d)
+		tally.addFlag(0, outside && a > 0)
+		tally.addFlag(1, outside && a < 0)
+		tally.addValue(2, -d)
 		if r.weights != nil {
 			logWeight += math.Log(r.weights[t] + 1e-10)
 		}
@@ -37,16 +39,17 @@ func (g *gmpo) row(r *row, tally *tally) float64 {
 	weight := math.Exp(logWeight / length)
 	for t, m := range r.mask {
 		if m != 0 {
-			_, pass := g.bound(r.logprobs[t]-r.old[t], r.advantages[t])
+			_, pass := g.boundRatio(r.logprobs[t]-r.old[t], r.advantages[t])
 			r.grad[t] = -r.scale * weight * advantage * ratio * pass / length
-			r.detail.set(t, -weight*advantage*ratio, ratio, weight, clip{clipped: pass == 0})
+			r.detail.setToken(t, -weight*advantage*ratio, ratio, weight, clip{clipped: pass == 0})
 		}
 	}
 	return -r.scale * weight * advantage * ratio
 }
 
-// bound clips d as a pushes it, and says whether its gradient passes. Advantage 0 counts as no ratio at all.
-func (g *gmpo) bound(d, a float64) (bounded, pass float64) {
+// boundRatio clips d in the direction in which a pushes it; pass is 1 if the gradient passes, else 0. Advantage 0 counts as no ratio at
+// all. Advantage 0 counts as no ratio at all.
+func (g *gmpo) boundRatio(d, a float64) (bounded, pass float64) {
 	switch {
 	case a == 0:
 		return 0, 0

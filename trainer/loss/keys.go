@@ -7,13 +7,13 @@ import (
 // Off turns a setting off.
 const Off = -1
 
-// Which policy ratios are taken against.
+// The policies that ratios are taken against.
 const (
 	OldProximal  = "proximal"  // the policy at the start of the step
 	OldBehaviour = "behaviour" // the policy that sampled
 )
 
-// At which level ratios are taken.
+// The levels at which ratios are taken.
 const (
 	LevelToken = "token"
 	// A row's geometric mean, with the row's mean advantage.
@@ -29,8 +29,8 @@ type Shared struct {
 	// Correction for tokens sampled by an older policy.
 	Correction Correction `koanf:"correction"`
 
-	// The fields from here on have no key, and in a run are false: by them, and by those of Aggregation and Correction
-	// that have none, the golden tests compare with the arithmetic of other projects.
+	// The fields from here on have no key, and in a run are false. The golden tests set them, and the fields of Aggregation and Correction
+	// without keys, to compare with the arithmetic of other projects.
 
 	// SumAllAdvantages lets the masked tokens' advantages into a row's mean at level sequence, as AReaL does for padded
 	// rows. By default they are never read.
@@ -39,10 +39,10 @@ type Shared struct {
 	KeepNonFinite bool `koanf:"-"`
 }
 
-// SharedKeys are the keys themselves, so that a loss's keys can be asked for them: see [SharedOf].
+// SharedKeys returns the keys themselves, so that [SharedOf] finds them in a loss's keys.
 func (s *Shared) SharedKeys() *Shared { return s }
 
-// SharedOf are the shared keys among those of a loss, whatever the loss is; nil where it has none, as a loss from outside may.
+// SharedOf returns the shared keys among the keys of a loss; nil where it has no shared keys, as a loss from outside may.
 func SharedOf(keys any) *Shared {
 	if with, ok := keys.(interface{ SharedKeys() *Shared }); ok {
 		return with.SharedKeys()
@@ -52,15 +52,17 @@ func SharedOf(keys any) *Shared {
 
 // Ratio has the key of losses that take a ratio of the current to an old policy.
 type Ratio struct {
-	// Old is what ratios are taken against: proximal, the policy at the start of the step, or behaviour, the one that sampled.
+	// Old is the policy that ratios are taken against: proximal, the policy at the start of the step, or behaviour, the policy that
+	// sampled.
 	Old string `koanf:"old" default:"proximal" oneof:"proximal behaviour"`
 }
 
 // OldPolicy is Old.
 func (r Ratio) OldPolicy() string { return r.Old }
 
-// oldOf is the policy that a loss with these keys takes ratios against: the one at the start of the step, where the keys do not say.
-func oldOf(keys any) string {
+// oldPolicyOf returns the policy that a loss with these keys takes ratios against: the policy at the start of the step if the keys have no
+// OldPolicy. the one at the start of the step, where the keys do not say.
+func oldPolicyOf(keys any) string {
 	if with, ok := keys.(interface{ OldPolicy() string }); ok {
 		return with.OldPolicy()
 	}
@@ -73,7 +75,7 @@ type RatioBound struct {
 	LogRatioClamp float64 `koanf:"log_ratio_clamp" default:"20" above:"0" off:"-1"`
 }
 
-// Surrogate has the keys of losses of a ratio at one of several levels.
+// Surrogate has the keys of losses of a ratio at a token's or a row's level.
 type Surrogate struct {
 	Shared     `koanf:",squash"`
 	Ratio      `koanf:",squash"`

@@ -19,8 +19,8 @@ const (
 //
 //	k1 = d    abs = |d|    k2 = d^2 / 2    k3 = exp(-d) - 1 + d
 type KL struct {
-	// Kind is k1, abs, k2 or k3. A "+" after it keeps the value and takes k2's gradient, the unbiased one for the reverse KL (straight-
-	// through).
+	// Kind is k1, abs, k2 or k3. A "+" after it keeps the value and takes k2's gradient, the unbiased gradient of the reverse KL
+	// (straight-through).
 	Kind string `koanf:"kind" default:"k3"`
 	// Coef multiplies the term. 0, the default, is none.
 	Coef float64 `koanf:"coef" min:"0"`
@@ -41,7 +41,7 @@ type KL struct {
 // DefaultKL has no penalty.
 func DefaultKL() KL { return check.Default[KL]() }
 
-// Unread says why nothing depends on a key of the section, beginning with the other key that says so; "" if something does.
+// Unread returns the reason why nothing depends on a key of the section, beginning with the other key that causes it; "" if something does.
 func (k KL) Unread(key string) string {
 	kind := strings.TrimSuffix(k.Kind, "+")
 	switch {
@@ -68,10 +68,10 @@ func (k KL) Validate() error {
 	)
 }
 
-// At is the estimate at one token and its derivative by the log-probability.
+// At is the estimate at a token and its derivative by the log-probability.
 func (k *KL) At(logprob, reference float64) (value, slope float64) {
-	e := k.estimator()
-	return e.at(logprob, reference)
+	e := k.newEstimator()
+	return e.estimateAt(logprob, reference)
 }
 
 // estimator is a KL made ready for many tokens.
@@ -81,7 +81,7 @@ type estimator struct {
 	logClamp, clamp float64
 }
 
-func (k *KL) estimator() estimator {
+func (k *KL) newEstimator() estimator {
 	kind, straight := strings.CutSuffix(k.Kind, "+")
 	e := estimator{kind: kind, straight: straight, logClamp: k.LogClamp, clamp: Off}
 	if kind == "k3" || k.ClampAll {
@@ -90,15 +90,15 @@ func (k *KL) estimator() estimator {
 	return e
 }
 
-func (e *estimator) at(logprob, reference float64) (value, slope float64) {
+func (e *estimator) estimateAt(logprob, reference float64) (value, slope float64) {
 	d := logprob - reference
 	switch e.kind {
 	case "abs":
-		value, slope = math.Abs(d), sign(d)
+		value, slope = math.Abs(d), signOf(d)
 	case "k2":
 		value, slope = d*d/2, d
 	case "k3":
-		value, slope = e.k3(d)
+		value, slope = e.boundedK3(d)
 	default:
 		value, slope = d, 1
 	}
@@ -111,8 +111,8 @@ func (e *estimator) at(logprob, reference float64) (value, slope float64) {
 	return value, slope
 }
 
-// k3 is exp(-d) - 1 + d with d within its bounds.
-func (e *estimator) k3(d float64) (value, slope float64) {
+// boundedK3 returns exp(-d) - 1 + d with d within its bounds.
+func (e *estimator) boundedK3(d float64) (value, slope float64) {
 	if e.logClamp > 0 && math.Abs(d) > e.logClamp {
 		bound := math.Copysign(e.logClamp, d)
 		return math.Exp(-bound) - 1 + bound, 0
@@ -121,7 +121,7 @@ func (e *estimator) k3(d float64) (value, slope float64) {
 	return ratio - 1 + d, 1 - ratio
 }
 
-func sign(x float64) float64 {
+func signOf(x float64) float64 {
 	switch {
 	case x > 0:
 		return 1
@@ -148,22 +148,22 @@ func (k *KL) AddLoss(coef float64, a Aggregation, b *Batch, out *Result) error {
 	if out.Metrics == nil {
 		out.Metrics = Metrics{}
 	}
-	d := a.over(b.Counts, b.Offsets, b.Mask)
-	e := k.estimator()
+	d := a.withCounts(b.Counts, b.Offsets, b.Mask)
+	e := k.newEstimator()
 	sum, count := 0.0, 0
 	for i := range len(b.Offsets) - 1 {
 		lo, hi := b.Offsets[i], b.Offsets[i+1]
 		n := stats.Count(b.Mask[lo:hi])
 		if n == 0 {
-			out.Loss += d.empty(out.Grad[lo:hi])
+			out.Loss += d.emptyRowLoss(out.Grad[lo:hi])
 			continue
 		}
-		scale, row := coef*d.scale(n), 0.0
+		scale, row := coef*d.rowScale(n), 0.0
 		for t := lo; t < hi; t++ {
 			if b.Mask[t] == 0 {
 				continue
 			}
-			value, slope := e.at(b.Logprobs[t], b.Reference[t])
+			value, slope := e.estimateAt(b.Logprobs[t], b.Reference[t])
 			row += value
 			out.Grad[t] += scale * slope
 		}
@@ -177,8 +177,8 @@ func (k *KL) AddLoss(coef float64, a Aggregation, b *Batch, out *Result) error {
 	return nil
 }
 
-// Penalize subtracts coef * KL from the reward of each action token and returns the mean over rows of the
-// rows' mean KL: what Adapt is told. Rows without an action token count as 0. out may be rewards itself.
+// Penalize subtracts coef * KL from the reward of each action token and returns the mean over rows of the rows' mean KL, for Adapt. Rows
+// without an action token count as 0. out may be rewards itself.
 func (k *KL) Penalize(coef float64, offsets []int, mask []uint8, rewards, logprobs, reference, out []float64) (float64, error) {
 	if err := stats.CheckRows(offsets, mask); err != nil {
 		return 0, err
@@ -188,7 +188,7 @@ func (k *KL) Penalize(coef float64, offsets []int, mask []uint8, rewards, logpro
 			return 0, err
 		}
 	}
-	mean, e := 0.0, k.estimator()
+	mean, e := 0.0, k.newEstimator()
 	for i := range len(offsets) - 1 {
 		sum, n := 0.0, 0
 		for t := offsets[i]; t < offsets[i+1]; t++ {
@@ -196,7 +196,7 @@ func (k *KL) Penalize(coef float64, offsets []int, mask []uint8, rewards, logpro
 			if mask[t] == 0 {
 				continue
 			}
-			value, _ := e.at(logprobs[t], reference[t])
+			value, _ := e.estimateAt(logprobs[t], reference[t])
 			out[t] -= coef * value
 			sum += value
 			n++

@@ -5,7 +5,7 @@ import (
 	"github.com/weir-rl/weir/trainer/stats"
 )
 
-// Config is everything that a policy is trained on: the policy loss, and the terms beside it.
+// Config is the whole loss of a policy: the policy loss, and the terms beside it.
 type Config struct {
 	// Name of the policy loss; see Names.
 	Name string `koanf:"name" default:"decoupled_ppo"`
@@ -34,13 +34,13 @@ func (c Config) Validate() error {
 	)
 }
 
-// policyFaults are those of the name and the options.
+// policyFaults are the faults of the name and the options.
 func (c Config) policyFaults() error {
-	b, err := find("name", c.Name, c.Foreign)
+	b, err := findBuilder("name", c.Name, c.Foreign)
 	if err != nil {
 		return err
 	}
-	keys, err := b.fill(c.Name, c.Options)
+	keys, err := b.fillKeys(c.Name, c.Options)
 	if err == nil {
 		err = check.Own(keys)
 	}
@@ -55,7 +55,8 @@ func (c Config) Keys() any {
 	return Keys(c.Name, c.Foreign...)
 }
 
-// Shared are the shared keys in force. A loss that has none, as a loss from outside may, is corrected by nothing and averages over tokens.
+// Shared are the shared keys in force. A loss without shared keys, as a loss from outside may be, has no correction and averages over
+// tokens.
 func (c Config) Shared() Shared {
 	if s := SharedOf(c.Keys()); s != nil {
 		return *s
@@ -63,20 +64,20 @@ func (c Config) Shared() Shared {
 	return check.Default[Shared]()
 }
 
-// AgainstStart says whether the loss reads the log-probabilities of the policy at the start of the step.
+// AgainstStart reports whether the loss reads the log-probabilities of the policy at the start of the step.
 func (c Config) AgainstStart() bool {
 	of := c.Shared().Correction
-	return !c.Facts().NoOld && oldOf(c.Keys()) == OldProximal || of.enabled() && of.Of == OfProximal
+	return !c.Facts().NoOld && oldPolicyOf(c.Keys()) == OldProximal || of.isEnabled() && of.Of == OfProximal
 }
 
-// Facts are the named loss's.
+// Facts are the named loss's facts.
 func (c Config) Facts() Facts { return FactsOf(c.Name, c.Foreign...) }
 
-// Objective is the whole loss of a micro-batch in one place:
+// Objective is the whole loss of a micro-batch:
 //
 //	policy loss + KL.Coef KL - EntropyCoef entropy + value loss
 //
-// The KL, entropy and policy terms share one aggregation. One goroutine at a time calls it.
+// The KL, entropy and policy terms share an aggregation. It must not be called by several goroutines at once.
 type Objective struct {
 	config Config
 	shared Shared
@@ -97,26 +98,26 @@ func NewObjective(c Config) (*Objective, error) {
 	return &Objective{config: c, shared: c.Shared(), facts: c.Facts(), policy: policy, klCoef: c.KL.Coef}, nil
 }
 
-// NeedsReference says whether Batch.Reference is read, by the loss or by PenalizeRewards.
+// NeedsReference reports whether Batch.Reference is read, by the loss or by PenalizeRewards.
 func (o *Objective) NeedsReference() bool {
 	return o.config.KL.Coef > 0 || o.facts.Reference
 }
 
-// Span is the policy loss's.
+// Span is the policy loss's span.
 func (o *Objective) Span() Span { return o.policy.Span() }
 
-// Corrects says whether the policy loss weighs or rejects by how far a policy is from the one that sampled.
+// Corrects reports whether the policy loss weighs or rejects tokens by how far a policy is from the policy that sampled.
 func (o *Objective) Corrects() bool {
-	return o.shared.Correction.enabled()
+	return o.shared.Correction.isEnabled()
 }
 
-// Plan settles what the policy loss spans of a whole mini-batch, for Batch.Plan of its micro-batches.
+// Plan returns the policy loss's plan of a whole mini-batch, for Batch.Plan of its micro-batches.
 func (o *Objective) Plan(b *Batch) (*Plan, error) { return o.policy.Plan(b) }
 
 // KLCoef is the KL coefficient in force, which adapts when KL.Target is set: a checkpoint keeps it.
 func (o *Objective) KLCoef() float64 { return o.klCoef }
 
-// SetKLCoef restores it.
+// SetKLCoef restores the coefficient.
 func (o *Objective) SetKLCoef(coef float64) { o.klCoef = coef }
 
 // Loss fills out with the objective and its gradients. The value term is added when b.Values is set; a critic
@@ -172,16 +173,16 @@ func AddEntropy(coef float64, a Aggregation, b *Batch, out *Result) error {
 	}
 	out.GradEntropies = stats.Resize(out.GradEntropies, len(b.Mask))
 	clear(out.GradEntropies)
-	d := a.over(b.Counts, b.Offsets, b.Mask)
+	d := a.withCounts(b.Counts, b.Offsets, b.Mask)
 	sum, count := 0.0, 0
 	for i := range len(b.Offsets) - 1 {
 		lo, hi := b.Offsets[i], b.Offsets[i+1]
 		n := stats.Count(b.Mask[lo:hi])
 		if n == 0 {
-			out.Loss += d.empty(out.GradEntropies[lo:hi])
+			out.Loss += d.emptyRowLoss(out.GradEntropies[lo:hi])
 			continue
 		}
-		scale, row := -coef*d.scale(n), 0.0
+		scale, row := -coef*d.rowScale(n), 0.0
 		for t := lo; t < hi; t++ {
 			if b.Mask[t] != 0 {
 				row += b.Entropies[t]

@@ -2,27 +2,27 @@ package loss
 
 import "github.com/weir-rl/weir/trainer/stats"
 
-// Span is what a policy loss looks at beyond single rows.
+// Span is the part of a mini-batch that a policy loss reads at once.
 type Span int
 
-// The spans, each wider than the one before.
+// The spans, from the narrowest to the widest.
 const (
-	// SpanRow is one row at a time: Counts are all that a micro-batch must know of the others.
+	// SpanRow is a single row at a time: Counts are all that a micro-batch needs of the others.
 	SpanRow Span = iota
-	// SpanFixed is the whole mini-batch, of what stands before its first forward pass: Proximal and Behaviour.
+	// SpanFixed is the whole mini-batch, with the fields known before its first forward pass: Proximal and Behaviour.
 	SpanFixed
 	// SpanCurrent is the whole mini-batch, the current policy's log-probabilities included.
 	SpanCurrent
 )
 
-// Plan is what a policy loss settles over a whole mini-batch before it is split into micro-batches: which tokens the
-// correction keeps and how it weighs them, which ones clip_cov or kl_cov chooses, and the denominators of what is left.
+// Plan has a policy loss's decisions over a whole mini-batch, made before the split into micro-batches: the tokens that the correction
+// keeps and their weights, the tokens that clip_cov or kl_cov chooses, and the denominators of the rest.
 type Plan struct {
 	// Counts are the denominators of the policy loss; the terms beside it keep Batch.Counts.
 	Counts Counts
-	// Mask is the batch's, 0 where the correction rejected a token too.
+	// Mask is the batch's mask, 0 also where the correction rejected a token.
 	Mask []uint8
-	// Weights multiply each token's loss, those of the batch included; nil means 1.
+	// Weights multiply each token's loss, the batch's weights included; nil means 1.
 	Weights []float64
 	// Chosen are the tokens that clip_cov or kl_cov chose; nil for other losses.
 	Chosen []bool
@@ -49,8 +49,8 @@ func (p *Plan) Part(offsets, rows []int) *Plan {
 // Span follows from the algorithm and the correction.
 func (p *policy) Span() Span {
 	c := p.shared.Correction
-	_, chooses := p.algorithm.(whole)
-	wide := c.enabled() && (c.Normalize || c.M2Threshold > 0 || c.DropRejected)
+	_, chooses := p.algorithm.(tokenChooser)
+	wide := c.isEnabled() && (c.Normalize || c.M2Threshold > 0 || c.DropRejected)
 	switch {
 	case chooses, wide && c.Of == OfCurrent:
 		return SpanCurrent
@@ -61,61 +61,61 @@ func (p *policy) Span() Span {
 	}
 }
 
-// Plan settles what spans a whole mini-batch.
+// Plan makes the plan of a whole mini-batch.
 func (p *policy) Plan(b *Batch) (*Plan, error) {
 	var old []float64
 	err := stats.CheckRows(b.Offsets, b.Mask)
-	if _, chooses := p.algorithm.(whole); chooses {
-		old, err = p.check(b)
+	if _, chooses := p.algorithm.(tokenChooser); chooses {
+		old, err = p.checkBatch(b)
 	}
 	if err != nil {
 		return nil, err
 	}
 	plan := &Plan{}
-	if err := p.settle(b, old, plan); err != nil {
+	if err := p.fillPlan(b, old, plan); err != nil {
 		return nil, err
 	}
-	// The policy's scratch memory is not the plan's.
+	// The plan must not share the policy's scratch memory.
 	plan = plan.Part([]int{0, len(b.Mask)}, []int{0})
 	plan.Metrics = Metrics{}
-	p.report(plan.Metrics)
+	p.reportCorrection(plan.Metrics)
 	return plan, nil
 }
 
-// settle fills a plan from the batch, in the policy's scratch memory.
-func (p *policy) settle(b *Batch, old []float64, plan *Plan) (err error) {
-	if plan.Mask, plan.Weights, err = p.correct(b); err != nil {
+// fillPlan fills a plan from the batch, in the policy's scratch memory.
+func (p *policy) fillPlan(b *Batch, old []float64, plan *Plan) (err error) {
+	if plan.Mask, plan.Weights, err = p.correctBatch(b); err != nil {
 		return err
 	}
-	if w, ok := p.algorithm.(whole); ok {
-		plan.Chosen = w.prepare(b.Logprobs, old, b.Advantages, plan.Mask)
+	if w, ok := p.algorithm.(tokenChooser); ok {
+		plan.Chosen = w.chooseTokens(b.Logprobs, old, b.Advantages, plan.Mask)
 	}
-	plan.Counts = b.Counts.or(b.Offsets, p.counted(b.Mask, plan.Mask))
+	plan.Counts = b.Counts.fillZeros(b.Offsets, p.countedMask(b.Mask, plan.Mask))
 	return nil
 }
 
-// counted is the mask that the denominators count.
-func (p *policy) counted(all, kept []uint8) []uint8 {
+// countedMask returns the mask that the denominators count.
+func (p *policy) countedMask(all, kept []uint8) []uint8 {
 	if p.shared.Correction.DropRejected {
 		return kept
 	}
 	return all
 }
 
-// planned is the batch's plan, or that of the batch alone where it is the whole mini-batch.
-func (p *policy) planned(b *Batch, old []float64) (*Plan, error) {
+// batchPlan returns the batch's plan; without a plan the batch is the whole mini-batch, and the plan is made from it.
+func (p *policy) batchPlan(b *Batch, old []float64) (*Plan, error) {
 	if b.Plan == nil {
 		if p.Span() != SpanRow && (b.Counts.Tokens != 0 || b.Counts.Rows != 0) {
 			return nil, stats.Fault("Plan", -1, "missing: %s looks at the whole mini-batch, which Counts say that this batch is not", p.name)
 		}
 		p.own = Plan{}
-		return &p.own, p.settle(b, old, &p.own)
+		return &p.own, p.fillPlan(b, old, &p.own)
 	}
 	n := len(b.Mask)
 	if len(b.Plan.Mask) != n || b.Plan.Weights != nil && len(b.Plan.Weights) != n {
 		return nil, stats.Fault("Plan", -1, "is of %d tokens, the batch has %d", len(b.Plan.Mask), n)
 	}
-	if _, chooses := p.algorithm.(whole); chooses && len(b.Plan.Chosen) != n {
+	if _, chooses := p.algorithm.(tokenChooser); chooses && len(b.Plan.Chosen) != n {
 		return nil, stats.Fault("Plan", -1, "chose among %d tokens, the batch has %d", len(b.Plan.Chosen), n)
 	}
 	return b.Plan, nil

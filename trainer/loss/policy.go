@@ -2,15 +2,15 @@ package loss
 
 import "github.com/weir-rl/weir/trainer/stats"
 
-// Batch is what a loss reads: one micro-batch. Offsets and Mask are always set; of the rest, what the chosen
-// loss needs: a missing array is an error that names it. Values at masked tokens are never read.
+// Batch is the input of a loss: a micro-batch. Offsets and Mask are always set; the other fields as the chosen loss needs them: a missing
+// array is an error that names it. Values at masked tokens are never read.
 type Batch struct {
 	// Offsets delimit the rows: len = rows + 1, from 0 to the number of tokens.
 	Offsets []int
 	// Mask is 1 at action tokens, else 0.
 	Mask []uint8
-	// Logprobs are the current policy's; Proximal those of the policy at the start of the step; Behaviour
-	// those of the policy that sampled. Proximal nil means Behaviour, Behaviour nil means Proximal.
+	// Logprobs are the log-probabilities of the current policy, Proximal of the policy at the start of the step, Behaviour of the policy
+	// that sampled. Proximal nil means Behaviour, Behaviour nil means Proximal.
 	Logprobs, Proximal, Behaviour []float64
 	Advantages                    []float64
 	// Weights multiply each token's policy loss: importance weights made once for the whole step (Correct), the
@@ -20,19 +20,19 @@ type Batch struct {
 	Reference []float64
 	// Entropies of the current policy at each token, in nats, for the entropy bonus.
 	Entropies []float64
-	// Values are the critic's now, OldValues those at the start of the step, Returns its targets.
+	// Values are the critic's present values, OldValues its values at the start of the step, Returns its targets.
 	Values, OldValues, Returns []float64
-	// Counts are the denominators of the aggregation over the whole mini-batch, so that splitting it into
-	// micro-batches changes nothing. Zero values mean this batch alone.
+	// Counts are the denominators of the aggregation over the whole mini-batch, so that splitting it into micro-batches changes nothing.
+	// Zero values mean that this batch is the whole mini-batch.
 	Counts Counts
-	// Plan is this batch's part of what the policy loss settled over the whole mini-batch. Nil means that the batch is
-	// one, or that the loss looks at single rows (Policy.Span).
+	// Plan is this batch's part of the policy loss's plan over the whole mini-batch. Nil means that the batch is a whole mini-batch, or
+	// that the loss looks at single rows (Policy.Span).
 	Plan *Plan
 }
 
-// Counts are taken over every micro-batch, and every worker, of one optimizer step.
+// Counts are taken over every micro-batch, and every worker, of an optimizer step.
 type Counts struct {
-	// Tokens is the number of action tokens; Rows the number of rows with at least one; Empty that of rows without.
+	// Tokens is the number of action tokens; Rows the number of rows with an action token; Empty the number of rows without.
 	Tokens, Rows, Empty int
 }
 
@@ -48,8 +48,8 @@ func Count(offsets []int, mask []uint8) Counts {
 	return c
 }
 
-// or takes what is zero from a batch.
-func (c Counts) or(offsets []int, mask []uint8) Counts {
+// fillZeros takes zero counts from a batch.
+func (c Counts) fillZeros(offsets []int, mask []uint8) Counts {
 	own := Count(offsets, mask)
 	if c.Tokens == 0 {
 		c.Tokens = own.Tokens
@@ -65,18 +65,18 @@ func (c Counts) Add(d Counts) Counts {
 	return Counts{Tokens: c.Tokens + d.Tokens, Rows: c.Rows + d.Rows, Empty: c.Empty + d.Empty}
 }
 
-// Result is the loss, its gradients and what is worth logging.
+// Result is the loss, its gradients and its metrics.
 type Result struct {
 	// Loss of this batch; the losses of a mini-batch's micro-batches add up to the mini-batch's.
 	Loss float64
-	// Grad is d Loss / d Logprobs, one entry a token, 0 where the mask is 0.
+	// Grad is d Loss / d Logprobs, with an entry for each token, 0 where the mask is 0.
 	Grad []float64
 	// GradEntropies and GradValues are d Loss / d Entropies and d Loss / d Values; empty when the loss has no
 	// such term.
 	GradEntropies, GradValues []float64
 	// Metrics by name.
 	Metrics Metrics
-	// Tokens, when the caller sets it, is filled with what happened to each token.
+	// Tokens, when the caller sets it, is filled with details of each token.
 	Tokens *Tokens
 }
 
@@ -104,23 +104,22 @@ func (m Mean) Value() float64 {
 // Metrics are means by name.
 type Metrics map[string]Mean
 
-// Add adds another micro-batch's.
+// Add adds another micro-batch's metrics.
 func (m Metrics) Add(other Metrics) {
 	for name, v := range other {
 		m[name] = Mean{m[name].Sum + v.Sum, m[name].Count + v.Count}
 	}
 }
 
-// Policy is a policy loss. It does not keep its arguments; out's slices are reused when large enough. A fault
-// in the batch is a *stats.BatchError that names the field and the row. A policy reuses scratch memory from
-// call to call, so one goroutine at a time calls it.
+// Policy is a policy loss. It does not keep its arguments; out's slices are reused when large enough. A fault in the batch is a
+// *stats.BatchError that names the field and the row. A policy reuses scratch memory from call to call, so it must not be called by several
+// goroutines at once.
 type Policy interface {
 	// Name in configuration.
 	Name() string
-	// Span is what of a mini-batch Plan must see: with SpanRow no plan is needed.
+	// Span is the part of a mini-batch that Plan reads: with SpanRow no plan is needed.
 	Span() Span
-	// Plan settles what spans the rows of a whole mini-batch, from the fields that Span names. Counts of b that are not
-	// zero stand.
+	// Plan makes the plan of a whole mini-batch, from the fields that Span names. Counts of b that are not zero stand.
 	Plan(b *Batch) (*Plan, error)
 	Loss(b *Batch, out *Result) error
 }

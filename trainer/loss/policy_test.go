@@ -304,10 +304,10 @@ func TestGMPOCountsNoClipWithoutAnAdvantage(t *testing.T) {
 func TestTheCovarianceOfASingleTokenIsNothing(t *testing.T) {
 	t.Parallel()
 	var c covariance
-	c.means([]float64{-3, -0.5}, []float64{9, 2}, []uint8{0, 1})
-	require.Zero(t, c.at(-0.5, 2))
-	c.means([]float64{-3, -0.5}, []float64{9, 2}, []uint8{1, 1})
-	require.Equal(t, 3.5*-1.25, c.at(-3, 9))
+	c.computeMeans([]float64{-3, -0.5}, []float64{9, 2}, []uint8{0, 1})
+	require.Zero(t, c.covarianceAt(-0.5, 2))
+	c.computeMeans([]float64{-3, -0.5}, []float64{9, 2}, []uint8{1, 1})
+	require.Equal(t, 3.5*-1.25, c.covarianceAt(-3, 9))
 }
 
 func TestMetricsOfMicroBatchesAddUp(t *testing.T) {

@@ -12,23 +12,23 @@ type ppo struct {
 	dual float64
 }
 
-func newPPO(k *PPO) algorithm {
-	p := &ppo{surrogate: newSurrogate(k.Surrogate), band: newBand(k.ClipLow, k.ClipHigh), dual: k.DualClip}
-	p.token = p.clipped
+func newPPOLoss(k *PPO) algorithm {
+	p := &ppo{surrogate: newSurrogate(k.Surrogate), band: newClipBand(k.ClipLow, k.ClipHigh), dual: k.DualClip}
+	p.token = p.clippedLoss
 	return p
 }
 
-// newGSPO is PPO on the row's ratio, whose logarithm is bounded from above alone.
-func newGSPO(k *PPO) algorithm {
-	p := &ppo{surrogate: newSurrogate(k.Surrogate), band: newBand(k.ClipLow, k.ClipHigh), dual: k.DualClip}
+// newGSPOLoss is PPO on the row's ratio, whose logarithm is bounded from above alone.
+func newGSPOLoss(k *PPO) algorithm {
+	p := &ppo{surrogate: newSurrogate(k.Surrogate), band: newClipBand(k.ClipLow, k.ClipHigh), dual: k.DualClip}
 	p.logLow = math.Inf(-1)
-	p.token = p.clipped
+	p.token = p.clippedLoss
 	return p
 }
 
-func (p *ppo) clipped(_, ratio, dr, a float64) (loss, slope float64, flags clip) {
+func (p *ppo) clippedLoss(_, ratio, dr, a float64) (loss, slope float64, flags clip) {
 	loss, slope = -a*ratio, -a*dr
-	if other := -a * p.band.clip(ratio); other > loss {
+	if other := -a * p.band.clipRatio(ratio); other > loss {
 		loss, slope, flags.clipped = other, 0, true
 	}
 	if p.dual > 0 && a < 0 {
@@ -50,13 +50,13 @@ type sapo struct {
 	positive, negative float64
 }
 
-func newSAPO(k *SAPO) algorithm {
+func newSAPOLoss(k *SAPO) algorithm {
 	s := &sapo{surrogate: newSurrogate(k.Surrogate), positive: k.TauPositive, negative: k.TauNegative}
-	s.token = s.gated
+	s.token = s.gatedLoss
 	return s
 }
 
-func (s *sapo) gated(_, ratio, dr, a float64) (loss, slope float64, flags clip) {
+func (s *sapo) gatedLoss(_, ratio, dr, a float64) (loss, slope float64, flags clip) {
 	gate, gateSlope := SoftGate(ratio, a, s.positive, s.negative)
 	return -a * gate, -a * gateSlope * dr, flags
 }
@@ -80,14 +80,14 @@ type cispo struct {
 	band band
 }
 
-func newCISPO(k *CISPO) algorithm {
-	c := &cispo{surrogate: newSurrogate(k.Surrogate), band: newBand(k.ClipLow, k.ClipHigh)}
-	c.token = c.weighted
+func newCISPOLoss(k *CISPO) algorithm {
+	c := &cispo{surrogate: newSurrogate(k.Surrogate), band: newClipBand(k.ClipLow, k.ClipHigh)}
+	c.token = c.weightedScore
 	return c
 }
 
-func (c *cispo) weighted(lp, ratio, _, a float64) (loss, slope float64, flags clip) {
-	w := c.band.clip(ratio)
+func (c *cispo) weightedScore(lp, ratio, _, a float64) (loss, slope float64, flags clip) {
+	w := c.band.clipRatio(ratio)
 	flags.clipped = w != ratio
 	return -w * a * lp, -w * a, flags
 }

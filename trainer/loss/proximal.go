@@ -14,8 +14,8 @@ const (
 	ApproximateRollout   = "rollout"   // log mu
 )
 
-// Approximate places the proximal policy, one version behind current, between the behaviour policy that
-// sampled a token, of version v, and the current one:
+// Approximate places the proximal policy, a version behind current, between the behaviour policy that sampled a token, of version v, and
+// the current policy:
 //
 //	alpha = clip((current - 1 - v) / (current - v), 0, 1), and 0 where v >= current or v < 0
 //

@@ -7,23 +7,23 @@ package loss
 //	L_t = -w_t (A - tau log(pi/old)) log pi
 type reinforce struct{ tau float64 }
 
-func newReinforce(k *Reinforce) algorithm { return reinforce{tau: max(0, k.KLTau)} }
+func newReinforceLoss(k *Reinforce) algorithm { return reinforce{tau: max(0, k.KLTau)} }
 
-func (reinforce) metrics() []string { return []string{"approx_kl"} }
+func (reinforce) metricNames() []string { return []string{"approx_kl"} }
 
-func (p reinforce) row(r *row, tally *tally) float64 {
+func (p reinforce) rowLoss(r *row, tally *tally) float64 {
 	total := 0.0
 	for t, m := range r.mask {
 		if m == 0 {
 			continue
 		}
-		w, d := r.weight(t), r.logprobs[t]-r.old[t]
+		w, d := r.tokenWeight(t), r.logprobs[t]-r.old[t]
 		a := r.advantages[t] - p.tau*d
 		loss := -w * a * r.logprobs[t]
 		total += loss
 		r.grad[t] = -r.scale * w * a
-		tally.add(0, -d)
-		r.detail.set(t, loss, 1, w, clip{})
+		tally.addValue(0, -d)
+		r.detail.setToken(t, loss, 1, w, clip{})
 	}
 	return r.scale * total
 }
@@ -35,19 +35,19 @@ type crossEntropy struct{}
 
 func newCrossEntropy(*CrossEntropy) algorithm { return crossEntropy{} }
 
-func (crossEntropy) metrics() []string { return []string{"nll"} }
+func (crossEntropy) metricNames() []string { return []string{"nll"} }
 
-func (crossEntropy) row(r *row, tally *tally) float64 {
+func (crossEntropy) rowLoss(r *row, tally *tally) float64 {
 	total := 0.0
 	for t, m := range r.mask {
 		if m == 0 {
 			continue
 		}
-		w := r.weight(t)
+		w := r.tokenWeight(t)
 		total -= w * r.logprobs[t]
 		r.grad[t] = -r.scale * w
-		tally.add(0, -r.logprobs[t])
-		r.detail.set(t, -w*r.logprobs[t], 1, w, clip{})
+		tally.addValue(0, -r.logprobs[t])
+		r.detail.setToken(t, -w*r.logprobs[t], 1, w, clip{})
 	}
 	return r.scale * total
 }

@@ -2,18 +2,18 @@ package loss
 
 import "github.com/weir-rl/weir/trainer/stats"
 
-// row is one row of a micro-batch as an algorithm sees it: slices with one entry a token.
+// row is a row of a micro-batch as an algorithm sees it: slices with an entry for each token.
 type row struct {
 	mask []uint8
-	// logprobs are the current policy's, old those that the ratio is taken against.
+	// logprobs are the current policy's log-probabilities, old the log-probabilities that the ratio is taken against.
 	logprobs, old, advantages []float64
 	// reference is nil unless the algorithm reads it.
 	reference []float64
 	// weights multiply token losses; nil means 1.
 	weights []float64
-	// chosen are the tokens that a whole algorithm chose; nil for others.
+	// chosen are the tokens that a tokenChooser chose; nil for others.
 	chosen []bool
-	// n counts the action tokens: at least one. scale multiplies every token loss: the aggregation.
+	// n counts the action tokens, > 0. scale multiplies every token loss: the aggregation.
 	n     int
 	scale float64
 	// grad is to be filled: d Loss / d logprobs, scale and weights included. It starts at 0.
@@ -22,32 +22,32 @@ type row struct {
 	detail *Tokens
 }
 
-// weight of token t.
-func (r *row) weight(t int) float64 {
+// tokenWeight returns the weight of token t.
+func (r *row) tokenWeight(t int) float64 {
 	if r.weights == nil {
 		return 1
 	}
 	return r.weights[t]
 }
 
-// algorithm is a policy loss over one row. It returns the row's loss, scale and weights included, writes
-// the gradient and adds to the tally.
+// algorithm is a policy loss over a row. rowLoss returns the row's loss, scale and weights included, writes the gradient and adds to the
+// tally.
 type algorithm interface {
-	row(r *row, tally *tally) float64
+	rowLoss(r *row, tally *tally) float64
 	// metrics names the tally's entries in use.
-	metrics() []string
+	metricNames() []string
 }
 
 // tally adds up an algorithm's metrics, in the order that it names them.
 type tally [8]Mean
 
-func (t *tally) add(metric int, value float64) {
+func (t *tally) addValue(metric int, value float64) {
 	t[metric].Sum += value
 	t[metric].Count++
 }
 
-// flag adds 1 if set, over 1.
-func (t *tally) flag(metric int, set bool) {
+// addFlag adds 1 if set, over 1.
+func (t *tally) addFlag(metric int, set bool) {
 	if set {
 		t[metric].Sum++
 	}
@@ -70,20 +70,20 @@ type policy struct {
 func (p *policy) Name() string { return p.name }
 
 func (p *policy) Loss(b *Batch, out *Result) error {
-	old, err := p.check(b)
+	old, err := p.checkBatch(b)
 	if err != nil {
 		return err
 	}
-	plan, err := p.planned(b, old)
+	plan, err := p.batchPlan(b, old)
 	if err != nil {
 		return err
 	}
 	mask, weights := plan.Mask, plan.Weights
-	counted := p.counted(b.Mask, mask)
-	d := p.shared.Aggregation.over(plan.Counts, b.Offsets, counted)
+	counted := p.countedMask(b.Mask, mask)
+	d := p.shared.Aggregation.withCounts(plan.Counts, b.Offsets, counted)
 	out.Grad = stats.Resize(out.Grad, len(b.Mask))
 	clear(out.Grad)
-	out.Tokens.resize(len(b.Mask))
+	out.Tokens.resizeAll(len(b.Mask))
 	if out.Tokens != nil {
 		copy(out.Tokens.Keep, mask)
 	}
@@ -95,22 +95,22 @@ func (p *policy) Loss(b *Batch, out *Result) error {
 		n, total := stats.Count(mask[lo:hi]), stats.Count(counted[lo:hi])
 		switch {
 		case total == 0:
-			out.Loss += d.empty(out.Grad[lo:hi])
+			out.Loss += d.emptyRowLoss(out.Grad[lo:hi])
 			continue
 		case n == 0:
 			continue
 		}
 		p.current = row{
-			mask: mask[lo:hi], logprobs: b.Logprobs[lo:hi], old: part(old, lo, hi), advantages: part(b.Advantages, lo, hi),
-			weights: part(weights, lo, hi), chosen: part(plan.Chosen, lo, hi), n: n, scale: d.scale(total), grad: out.Grad[lo:hi],
-			detail: out.Tokens.slice(lo, hi),
+			mask: mask[lo:hi], logprobs: b.Logprobs[lo:hi], old: sliceOrNil(old, lo, hi), advantages: sliceOrNil(b.Advantages, lo, hi),
+			weights: sliceOrNil(weights, lo, hi), chosen: sliceOrNil(plan.Chosen, lo, hi), n: n, scale: d.rowScale(total), grad: out.Grad[lo:hi],
+			detail: out.Tokens.sliceTokens(lo, hi),
 		}
 		if p.facts.Reference {
 			p.current.reference = b.Reference[lo:hi]
 		}
-		rowLoss := p.algorithm.row(&p.current, &p.sums)
+		rowLoss := p.algorithm.rowLoss(&p.current, &p.sums)
 		if !stats.Finite(rowLoss) && !p.shared.KeepNonFinite {
-			return p.fault(b, i)
+			return p.rowFault(b, i)
 		}
 		out.Loss += rowLoss
 	}
@@ -118,25 +118,25 @@ func (p *policy) Loss(b *Batch, out *Result) error {
 		out.Metrics = Metrics{}
 	}
 	clear(out.Metrics)
-	for k, name := range p.algorithm.metrics() {
+	for k, name := range p.algorithm.metricNames() {
 		out.Metrics[name] = p.sums[k]
 	}
 	if b.Plan == nil { // else the plan has them, of the whole mini-batch
-		p.report(out.Metrics)
+		p.reportCorrection(out.Metrics)
 	}
 	return nil
 }
 
-// part is x[lo:hi], nil of nil.
-func part[T any](x []T, lo, hi int) []T {
+// sliceOrNil returns x[lo:hi], nil of nil.
+func sliceOrNil[T any](x []T, lo, hi int) []T {
 	if x == nil {
 		return nil
 	}
 	return x[lo:hi]
 }
 
-// check checks shapes and returns the log-probabilities that ratios are taken against.
-func (p *policy) check(b *Batch) (old []float64, err error) {
+// checkBatch checks shapes and returns the log-probabilities that ratios are taken against.
+func (p *policy) checkBatch(b *Batch) (old []float64, err error) {
 	if err := stats.CheckRows(b.Offsets, b.Mask); err != nil {
 		return nil, err
 	}
@@ -174,8 +174,8 @@ func (p *policy) check(b *Batch) (old []float64, err error) {
 	return old, nil
 }
 
-// fault names what made row i's loss not finite.
-func (p *policy) fault(b *Batch, i int) error {
+// rowFault names the value that made row i's loss not finite.
+func (p *policy) rowFault(b *Batch, i int) error {
 	return firstFault(i, b, []field{
 		{"Logprobs", b.Logprobs},
 		{"Advantages", b.Advantages},
@@ -186,7 +186,7 @@ func (p *policy) fault(b *Batch, i int) error {
 	})
 }
 
-func (t *Tokens) resize(n int) {
+func (t *Tokens) resizeAll(n int) {
 	if t == nil {
 		return
 	}
@@ -200,7 +200,7 @@ func (t *Tokens) resize(n int) {
 	}
 }
 
-func (t *Tokens) slice(lo, hi int) *Tokens {
+func (t *Tokens) sliceTokens(lo, hi int) *Tokens {
 	if t == nil {
 		return nil
 	}
@@ -210,8 +210,8 @@ func (t *Tokens) slice(lo, hi int) *Tokens {
 	}
 }
 
-// set records token t.
-func (t *Tokens) set(k int, loss, ratio, weight float64, flags clip) {
+// setToken records token t.
+func (t *Tokens) setToken(k int, loss, ratio, weight float64, flags clip) {
 	if t == nil {
 		return
 	}

@@ -42,8 +42,8 @@ func parseRule(text string) (rule, error) {
 	upper, upperErr := parseBound(f[4], math.Inf(1))
 	r.lower, r.upper = lower, upper
 	var own error
-	if lowerErr == nil && upperErr == nil && !r.keeps(r.final(0)) {
-		own = fmt.Errorf("bounds %s to %s: must have %g between them, the %s of what the policy itself sampled, or all of it is rejected", f[3], f[4], r.final(0), f[2])
+	if lowerErr == nil && upperErr == nil && !r.isWithinBounds(r.boundedValue(0)) {
+		own = fmt.Errorf("bounds %s to %s: must have %g between them, the %s of what the policy itself sampled, or all of it is rejected", f[3], f[4], r.boundedValue(0), f[2])
 	}
 	return r, errors.Join(
 		check.OneOf("action", f[0], "mask", "zero", "clamp"),
@@ -64,8 +64,8 @@ func parseBound(text string, none float64) (float64, error) {
 	return v, nil
 }
 
-// value is the rule's metric of a log ratio; a ratio stays a logarithm.
-func (r *rule) value(d float64) float64 {
+// metricOf returns the rule's metric of a log ratio; a ratio stays a logarithm.
+func (r *rule) metricOf(d float64) float64 {
 	switch r.metric {
 	case "-k1":
 		return -d
@@ -80,34 +80,34 @@ func (r *rule) value(d float64) float64 {
 	}
 }
 
-// final is a value, aggregated or not, as the bounds are given: a ratio.
-func (r *rule) final(v float64) float64 {
+// boundedValue converts a value, aggregated or not, to the form of the bounds: a ratio. a ratio.
+func (r *rule) boundedValue(v float64) float64 {
 	if r.metric == "ratio" {
 		return math.Exp(v)
 	}
 	return v
 }
 
-// keeps says whether a final value is within bounds.
-func (r *rule) keeps(v float64) bool { return v >= r.lower && v <= r.upper }
+// isWithinBounds reports whether a final value is within bounds.
+func (r *rule) isWithinBounds(v float64) bool { return v >= r.lower && v <= r.upper }
 
-// aggregate is the rule's final value over a row of length action tokens.
-func (r *rule) aggregate(d []float64, mask []uint8, length float64) float64 {
+// aggregateRow returns the rule's final value over a row of length action tokens.
+func (r *rule) aggregateRow(d []float64, mask []uint8, length float64) float64 {
 	sum, largest, least := 0.0, math.Inf(-1), math.Inf(1)
 	for t, m := range mask {
 		if m != 0 {
-			v := r.value(d[t])
+			v := r.metricOf(d[t])
 			sum, largest, least = sum+v, max(largest, v), min(least, v)
 		}
 	}
 	switch r.over {
 	case "mean":
-		return r.final(sum / length)
+		return r.boundedValue(sum / length)
 	case "max":
-		return r.final(largest)
+		return r.boundedValue(largest)
 	case "min":
-		return r.final(least)
+		return r.boundedValue(least)
 	default:
-		return r.final(sum)
+		return r.boundedValue(sum)
 	}
 }

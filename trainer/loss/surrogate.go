@@ -8,12 +8,12 @@ type surrogate struct {
 	logLow, logHigh float64
 	level           string
 	sumAll          bool
-	// token is the loss of one token with log-probability lp and advantage a, and slope, its derivative by lp, where
-	// dr is that of the ratio.
+	// token is the loss of a token with log-probability lp and advantage a, and slope, its derivative by lp; dr is the derivative of the
+	// ratio.
 	token func(lp, ratio, dr, a float64) (loss, slope float64, flags clip)
 }
 
-// clip says what bounded a token's loss.
+// clip marks the bounds that took a token's loss.
 type clip struct{ clipped, dual bool }
 
 // newSurrogate takes ratios at the keys' level.
@@ -32,12 +32,12 @@ func newTokenSurrogate(k RatioBound) surrogate {
 	return s
 }
 
-func (*surrogate) metrics() []string {
+func (*surrogate) metricNames() []string {
 	return []string{"clip_fraction", "dual_clip_fraction", "approx_kl"}
 }
 
-// ratio is exp(d) with d within bounds, and its derivative by d: 0 beyond them.
-func (s *surrogate) ratio(d float64) (bounded, ratio, dr float64) {
+// boundedRatio returns exp(d) with d within bounds, and its derivative by d: 0 beyond them.
+func (s *surrogate) boundedRatio(d float64) (bounded, ratio, dr float64) {
 	switch {
 	case d > s.logHigh:
 		return s.logHigh, math.Exp(s.logHigh), 0
@@ -48,7 +48,7 @@ func (s *surrogate) ratio(d float64) (bounded, ratio, dr float64) {
 	return d, ratio, ratio
 }
 
-func (s *surrogate) row(r *row, tally *tally) float64 {
+func (s *surrogate) rowLoss(r *row, tally *tally) float64 {
 	if s.level != LevelToken {
 		return s.rowOfSequence(r, tally)
 	}
@@ -58,22 +58,22 @@ func (s *surrogate) row(r *row, tally *tally) float64 {
 			continue
 		}
 		lp := r.logprobs[t]
-		d, ratio, dr := s.ratio(lp - r.old[t])
+		d, ratio, dr := s.boundedRatio(lp - r.old[t])
 		loss, slope, flags := s.token(lp, ratio, dr, r.advantages[t])
-		w := r.weight(t)
+		w := r.tokenWeight(t)
 		total += w * loss
 		r.grad[t] = r.scale * w * slope
-		s.note(r, tally, t, d, ratio, w, w*loss, flags)
+		s.recordToken(r, tally, t, d, ratio, w, w*loss, flags)
 	}
 	return r.scale * total
 }
 
-// rowOfSequence takes the row's geometric mean ratio (GSPO, arXiv 2507.18071, equation 7). Level sequence goes with
-// the row's mean advantage, its gradient spread over the tokens; sequence-token with each token's own, its
-// gradient as if the ratio were that token's alone (equation 14).
+// rowOfSequence takes the row's geometric mean ratio (GSPO, arXiv 2507.18071, equation 7). Level sequence uses the row's mean advantage,
+// its gradient spread over the tokens; sequence-token uses each token's own advantage, its gradient as if the ratio were that token's alone
+// (equation 14).
 func (s *surrogate) rowOfSequence(r *row, tally *tally) float64 {
-	mean, advantage := r.means(s.sumAll)
-	_, ratio, dr := s.ratio(mean)
+	mean, advantage := r.meanRatio(s.sumAll)
+	_, ratio, dr := s.boundedRatio(mean)
 	total, slopes := 0.0, 0.0
 	for t, m := range r.mask {
 		if m == 0 {
@@ -85,27 +85,27 @@ func (s *surrogate) rowOfSequence(r *row, tally *tally) float64 {
 		}
 		lp := r.logprobs[t]
 		loss, slope, flags := s.token(lp, ratio, dr, a)
-		w := r.weight(t)
+		w := r.tokenWeight(t)
 		total += w * loss
 		slopes += w * slope
 		r.grad[t] = r.scale * w * slope
-		s.note(r, tally, t, lp-r.old[t], ratio, w, w*loss, flags)
+		s.recordToken(r, tally, t, lp-r.old[t], ratio, w, w*loss, flags)
 	}
 	if s.level == LevelSequence {
-		r.spread(r.scale * slopes / float64(r.n))
+		r.spreadGradient(r.scale * slopes / float64(r.n))
 	}
 	return r.scale * total
 }
 
-func (s *surrogate) note(r *row, tally *tally, t int, d, ratio, w, loss float64, flags clip) {
-	tally.flag(0, flags.clipped)
-	tally.flag(1, flags.dual)
-	tally.add(2, -d)
-	r.detail.set(t, loss, ratio, w, flags)
+func (s *surrogate) recordToken(r *row, tally *tally, t int, d, ratio, w, loss float64, flags clip) {
+	tally.addFlag(0, flags.clipped)
+	tally.addFlag(1, flags.dual)
+	tally.addValue(2, -d)
+	r.detail.setToken(t, loss, ratio, w, flags)
 }
 
-// means are the row's mean log ratio and mean advantage, the latter with the masked tokens' too if all is set.
-func (r *row) means(all bool) (d, advantage float64) {
+// meanRatio returns the row's mean log ratio and mean advantage; if all is set, masked tokens count in the mean advantage.
+func (r *row) meanRatio(all bool) (d, advantage float64) {
 	for t, m := range r.mask {
 		if m != 0 {
 			d += r.logprobs[t] - r.old[t]
@@ -117,17 +117,17 @@ func (r *row) means(all bool) (d, advantage float64) {
 	return d / float64(r.n), advantage / float64(r.n)
 }
 
-// spread gives every action token the gradient g.
-func (r *row) spread(g float64) {
+// spreadGradient gives every action token the gradient g.
+func (r *row) spreadGradient(g float64) {
 	for t, m := range r.mask {
 		r.grad[t] = g * float64(m)
 	}
 }
 
-// band bounds a ratio to [1 - low, 1 + high], each Off for none.
+// band bounds a ratio to [1 - low, 1 + high], each Off for no bound.
 type band struct{ low, high float64 }
 
-func newBand(low, high float64) band {
+func newClipBand(low, high float64) band {
 	b := band{math.Inf(-1), math.Inf(1)}
 	if low > 0 {
 		b.low = 1 - low
@@ -138,4 +138,4 @@ func newBand(low, high float64) band {
 	return b
 }
 
-func (b band) clip(ratio float64) float64 { return min(max(ratio, b.low), b.high) }
+func (b band) clipRatio(ratio float64) float64 { return min(max(ratio, b.low), b.high) }

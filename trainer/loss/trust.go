@@ -2,9 +2,9 @@ package loss
 
 import "math"
 
-// trust keeps each token's probability near the one that it was sampled with (DPPO, as in prime-rl): a token whose
-// probability has already moved too far the way its advantage pushes gets no policy gradient. What is kept has the
-// ratio unclipped, and every token a squared log ratio (Kimi-K2.5):
+// trust keeps each token's probability near the probability that it was sampled with (DPPO, as in prime-rl): a token whose probability has
+// already moved too far in the direction of its advantage gets no policy gradient. A kept token has its ratio unclipped, and every token a
+// squared log ratio (Kimi-K2.5):
 //
 //	L_t = -[kept] tauA A r + tau (log r)^2
 //	kept: p - p_old <= high where A > 0, >= -low else
@@ -18,39 +18,39 @@ type trust struct {
 	distill bool
 }
 
-func newTrust(k *Distillation) *trust {
+func newTrustLoss(k *Distillation) *trust {
 	s := newTokenSurrogate(k.RatioBound)
-	return &trust{logLow: s.logLow, logHigh: s.logHigh, low: orUnbounded(k.MaskLow), tauA: k.AdvantageTau, tau: max(0, k.KLTau)}
+	return &trust{logLow: s.logLow, logHigh: s.logHigh, low: boundOrInf(k.MaskLow), tauA: k.AdvantageTau, tau: max(0, k.KLTau)}
 }
 
-// orUnbounded is a bound of a key that may be Off.
-func orUnbounded(bound float64) float64 {
+// boundOrInf returns a bound; Inf for Off.
+func boundOrInf(bound float64) float64 {
 	if bound == Off {
 		return math.Inf(1)
 	}
 	return bound
 }
 
-func newDPPO(k *Trust) algorithm {
-	p := newTrust(&k.Distillation)
-	p.high = orUnbounded(k.MaskHigh)
+func newDPPOLoss(k *Trust) algorithm {
+	p := newTrustLoss(&k.Distillation)
+	p.high = boundOrInf(k.MaskHigh)
 	return p
 }
 
-func newIPO(k *Trust) algorithm {
-	p := newTrust(&k.Distillation)
-	p.high = orUnbounded(k.MaskHigh)
+func newIPOLoss(k *Trust) algorithm {
+	p := newTrustLoss(&k.Distillation)
+	p.high = boundOrInf(k.MaskHigh)
 	p.symmetric = true
 	return p
 }
 
 func newReferenceKL(k *Distillation) algorithm {
-	p := newTrust(k)
+	p := newTrustLoss(k)
 	p.distill = true
 	return p
 }
 
-func (p *trust) metrics() []string {
+func (p *trust) metricNames() []string {
 	names := []string{
 		"masked_mismatch_kl", "unmasked_mismatch_kl", "is_masked", "is_masked_low", "is_masked_high",
 		"masked_advantage_positive", "masked_advantage_negative",
@@ -61,8 +61,8 @@ func (p *trust) metrics() []string {
 	return names
 }
 
-// dropped says whether the policy gradient of a token with advantage a stops, because its probability fell, or rose.
-func (p *trust) dropped(moved, a float64) (fell, rose bool) {
+// isDropped reports whether the policy gradient of a token with advantage a stops, because its probability fell, or rose.
+func (p *trust) isDropped(moved, a float64) (fell, rose bool) {
 	switch {
 	case p.symmetric:
 		return moved < -p.low, moved > p.high
@@ -75,16 +75,16 @@ func (p *trust) dropped(moved, a float64) (fell, rose bool) {
 	}
 }
 
-func (p *trust) row(r *row, tally *tally) float64 {
+func (p *trust) rowLoss(r *row, tally *tally) float64 {
 	s := surrogate{logLow: p.logLow, logHigh: p.logHigh}
 	total := 0.0
 	for t, m := range r.mask {
 		if m == 0 {
 			continue
 		}
-		lp, old, a := r.logprobs[t], r.old[t], r.advantage(t, p.distill)
-		d, ratio, dr := s.ratio(lp - old)
-		fell, rose := p.dropped(math.Exp(lp)-math.Exp(old), a)
+		lp, old, a := r.logprobs[t], r.old[t], r.tokenAdvantage(t, p.distill)
+		d, ratio, dr := s.boundedRatio(lp - old)
+		fell, rose := p.isDropped(math.Exp(lp)-math.Exp(old), a)
 		loss, slope := p.tau*d*d, 0.0
 		if dr != 0 {
 			slope = 2 * p.tau * d
@@ -93,34 +93,35 @@ func (p *trust) row(r *row, tally *tally) float64 {
 			loss -= p.tauA * a * ratio
 			slope -= p.tauA * a * dr
 		}
-		w := r.weight(t)
+		w := r.tokenWeight(t)
 		total += w * loss
 		r.grad[t] = r.scale * w * slope
-		p.note(tally, ratio-d-1, a, fell, rose)
-		r.detail.set(t, w*loss, ratio, w, clip{clipped: fell || rose})
+		p.recordTally(tally, ratio-d-1, a, fell, rose)
+		r.detail.setToken(t, w*loss, ratio, w, clip{clipped: fell || rose})
 	}
 	return r.scale * total
 }
 
-func (p *trust) note(tally *tally, mismatch, a float64, fell, rose bool) {
+func (p *trust) recordTally(tally *tally, mismatch, a float64, fell, rose bool) {
 	dropped := fell || rose
 	if dropped {
-		tally.add(0, mismatch)
-		tally.flag(5, a > 0)
-		tally.flag(6, a <= 0)
+		tally.addValue(0, mismatch)
+		tally.addFlag(5, a > 0)
+		tally.addFlag(6, a <= 0)
 	} else {
-		tally.add(1, mismatch)
+		tally.addValue(1, mismatch)
 	}
-	tally.flag(2, dropped)
-	tally.flag(3, fell)
-	tally.flag(4, rose)
+	tally.addFlag(2, dropped)
+	tally.addFlag(3, fell)
+	tally.addFlag(4, rose)
 	if p.distill {
-		tally.add(7, a)
+		tally.addValue(7, a)
 	}
 }
 
-// advantage of token t: the batch's, or how far the policy is below the reference.
-func (r *row) advantage(t int, distill bool) float64 {
+// tokenAdvantage returns the advantage of token t: the batch's, or how far the policy is below the reference. the batch's, or how far the
+// policy is below the reference.
+func (r *row) tokenAdvantage(t int, distill bool) float64 {
 	if distill {
 		return r.reference[t] - r.logprobs[t]
 	}

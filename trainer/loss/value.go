@@ -7,14 +7,14 @@ import (
 	"github.com/weir-rl/weir/trainer/stats"
 )
 
-// Value is the critic's loss: the squared error to the returns, the larger of the plain one and that of a
-// value kept within Clip of the old one (arXiv 1506.02438; clipping as in OpenAI Baselines' PPO2):
+// Value is the critic's loss: the squared error to the returns, the larger of the plain error and the error of a value kept within Clip of
+// the old value (arXiv 1506.02438; clipping as in OpenAI Baselines' PPO2):
 //
 //	L_t = max(e(v - R), e(clip(v, v_old - c, v_old + c) - R)),  e(x) = x^2 / 2
 type Value struct {
 	// Coef multiplies the term.
 	Coef float64 `koanf:"coef" default:"1" min:"0"`
-	// Clip is how far a value may move from the old one before the clipped error counts: c above. -1 means no clipping.
+	// Clip is how far a value may move from the old value before the clipped error counts: c above. -1 means no clipping.
 	Clip float64 `koanf:"clip" default:"0.5" above:"0" off:"-1"`
 	// Huber makes e linear beyond this error: Huber (|x| - Huber/2). -1, the default, means none.
 	Huber float64 `koanf:"huber" default:"-1" above:"0" off:"-1"`
@@ -28,14 +28,14 @@ func DefaultValue() Value { return check.Default[Value]() }
 // Validate reports every fault.
 func (v Value) Validate() error { return check.Fields(v) }
 
-// At is the loss of one token, its derivative by the value, and whether the clip took it.
+// At is the loss of a token, its derivative by the value, and whether the clip took it.
 func (v *Value) At(value, old, target float64) (loss, slope float64, clipped bool) {
-	loss, slope = v.error(value - target)
+	loss, slope = v.errorLoss(value - target)
 	if v.Clip <= 0 {
 		return loss, slope, false
 	}
 	bounded := min(max(value, old-v.Clip), old+v.Clip)
-	other, otherSlope := v.error(bounded - target)
+	other, otherSlope := v.errorLoss(bounded - target)
 	if bounded != value {
 		otherSlope = 0
 	}
@@ -48,8 +48,8 @@ func (v *Value) At(value, old, target float64) (loss, slope float64, clipped boo
 	return loss, slope, false
 }
 
-// error is e and its derivative.
-func (v *Value) error(x float64) (loss, slope float64) {
+// errorLoss returns e and its derivative.
+func (v *Value) errorLoss(x float64) (loss, slope float64) {
 	if v.Huber > 0 && math.Abs(x) >= v.Huber {
 		return v.Huber * (math.Abs(x) - v.Huber/2), math.Copysign(v.Huber, x)
 	}
@@ -75,16 +75,16 @@ func (v *Value) Add(b *Batch, out *Result) error {
 	if out.Metrics == nil {
 		out.Metrics = Metrics{}
 	}
-	d := v.Aggregation.over(b.Counts, b.Offsets, b.Mask)
+	d := v.Aggregation.withCounts(b.Counts, b.Offsets, b.Mask)
 	var sum, clippedTokens, count float64
 	for i := range len(b.Offsets) - 1 {
 		lo, hi := b.Offsets[i], b.Offsets[i+1]
 		n := stats.Count(b.Mask[lo:hi])
 		if n == 0 {
-			out.Loss += d.empty(out.GradValues[lo:hi])
+			out.Loss += d.emptyRowLoss(out.GradValues[lo:hi])
 			continue
 		}
-		scale, row := v.Coef*d.scale(n), 0.0
+		scale, row := v.Coef*d.rowScale(n), 0.0
 		for t := lo; t < hi; t++ {
 			if b.Mask[t] == 0 {
 				continue
