@@ -13,7 +13,7 @@ import (
 //	w_t = (1 - 2 pi_t + sum pi^2) rho_t^2,  W_t = sum_{s <= t} w_s
 //	B_t = sum_i G_ti W_ti / (sum_i W_ti + 1e-8),  A_ti = G_ti - B_t
 //
-// t counts action tokens, or positions with ByPosition. Rows of one trajectory follow one another.
+// t counts action tokens, or positions with ByPosition. Rows of a trajectory follow each other.
 type tokenBaseline struct {
 	name string
 	Arithmetic
@@ -29,15 +29,15 @@ const energyEpsilon = 1e-8
 func (e *tokenBaseline) Name() string { return e.name }
 
 func (e *tokenBaseline) Estimate(b *Batch, out *Result) error {
-	if err := e.check(b); err != nil {
+	if err := e.checkBatch(b); err != nil {
 		return err
 	}
-	returns := out.raw(len(b.Mask))
-	e.lengths = stats.Resize(e.lengths, e.layout.count())
-	return stats.Parallel(e.layout.groups(), len(b.Mask), func(lo, hi int) error {
+	returns := out.resizeReturns(len(b.Mask))
+	e.lengths = stats.Resize(e.lengths, e.layout.trajectoryCount())
+	return stats.Parallel(e.layout.groupCount(), len(b.Mask), func(lo, hi int) error {
 		var s sums
 		for g := lo; g < hi; g++ { // all of a group's work while it is in the cache
-			if err := e.group(b, e.layout.members(g), returns, out.Advantages, &s); err != nil {
+			if err := e.estimateGroup(b, e.layout.groupMembers(g), returns, out.Advantages, &s); err != nil {
 				return err
 			}
 		}
@@ -45,49 +45,49 @@ func (e *tokenBaseline) Estimate(b *Batch, out *Result) error {
 	})
 }
 
-// sums are over a group's trajectories, one entry an aligned place, in memory that is reused.
+// sums are over a group's trajectories, with an entry for each aligned place, in memory that is reused.
 type sums struct {
 	// weighted is of G W, then the baseline; energy of W.
 	weighted, energy []float64
-	// probabilities are those of a run of actions.
+	// probabilities are the probabilities of a run of actions.
 	probabilities []float64
 }
 
-// reach makes room for n places.
-func (s *sums) reach(n int) {
+// growTo makes room for n places.
+func (s *sums) growTo(n int) {
 	if more := n - len(s.energy); more > 0 {
 		s.weighted, s.energy = append(s.weighted, make([]float64, more)...), append(s.energy, make([]float64, more)...)
 	}
 }
 
-func (e *tokenBaseline) check(b *Batch) error {
+func (e *tokenBaseline) checkBatch(b *Batch) error {
 	if err := checkRewards(b); err != nil {
 		return err
 	}
 	if err := stats.CheckLength("Logprobs", b.Logprobs, len(b.Mask)); err != nil {
 		return err
 	}
-	if err := optional("ProbSquares", b.ProbSquares, len(b.Mask)); err != nil {
+	if err := checkOptional("ProbSquares", b.ProbSquares, len(b.Mask)); err != nil {
 		return err
 	}
-	if err := optional("Weights", b.Weights, len(b.Mask)); err != nil {
+	if err := checkOptional("Weights", b.Weights, len(b.Mask)); err != nil {
 		return err
 	}
-	if err := e.layout.build(b); err != nil {
+	if err := e.layout.buildRows(b); err != nil {
 		return err
 	}
 	return e.layout.buildGroups(b.Group, b.Rows())
 }
 
-// group fills the advantages of one group.
-func (e *tokenBaseline) group(b *Batch, members []int, returns, advantages []float64, s *sums) error {
+// estimateGroup fills the advantages of a group.
+func (e *tokenBaseline) estimateGroup(b *Batch, members []int, returns, advantages []float64, s *sums) error {
 	s.weighted, s.energy = s.weighted[:0], s.energy[:0]
 	compared := 0
 	for _, k := range members {
-		if err := e.follow(b, k, returns); err != nil {
+		if err := e.fillReturns(b, k, returns); err != nil {
 			return err
 		}
-		if err := e.weigh(b, k, returns, s); err != nil {
+		if err := e.addWeighted(b, k, returns, s); err != nil {
 			return err
 		}
 		if e.lengths[k] > 0 || e.ByPosition && e.CountEmpty {
@@ -97,19 +97,19 @@ func (e *tokenBaseline) group(b *Batch, members []int, returns, advantages []flo
 	for p, w := range s.energy {
 		s.weighted[p] /= w + energyEpsilon
 	}
-	longest, tail := e.tail(members)
+	longest, tail := e.longestTail(members)
 	for _, k := range members {
 		baselines := s.weighted
 		if k == longest {
 			baselines = baselines[:tail]
 		}
-		e.subtract(b, k, returns, advantages, baselines, compared == 1)
+		e.subtractBaselines(b, k, returns, advantages, baselines, compared == 1)
 	}
 	return nil
 }
 
-// follow fills trajectory k's returns, last to first.
-func (e *tokenBaseline) follow(b *Batch, k int, returns []float64) error {
+// fillReturns fills trajectory k's returns, last to first.
+func (e *tokenBaseline) fillReturns(b *Batch, k int, returns []float64) error {
 	running := 0.0
 	for _, i := range slices.Backward(e.layout.rowsOf(k)) {
 		for hi := b.Offsets[i+1]; hi > b.Offsets[i]; {
@@ -127,19 +127,18 @@ func (e *tokenBaseline) follow(b *Batch, k int, returns []float64) error {
 			}
 		}
 		if !stats.Finite(running) {
-			return e.fault(b, i)
+			return e.rowFault(b, i)
 		}
 	}
 	return nil
 }
 
-// weigh adds trajectory k's returns to the sums of the places that its actions stand at, weighted by its energy, and
-// counts the actions.
-func (e *tokenBaseline) weigh(b *Batch, k int, returns []float64, s *sums) error {
+// addWeighted adds trajectory k's returns to the sums of its actions' places, weighted by its energy, and counts the actions.
+func (e *tokenBaseline) addWeighted(b *Batch, k int, returns []float64, s *sums) error {
 	e.lengths[k] = 0
 	energy, place := 0.0, 0
 	for _, i := range e.layout.rowsOf(k) {
-		s.reach(place + b.Offsets[i+1] - b.Offsets[i])
+		s.growTo(place + b.Offsets[i+1] - b.Offsets[i])
 		for lo := b.Offsets[i]; lo < b.Offsets[i+1]; {
 			n, acts := stats.FirstRun(b.Mask[lo:b.Offsets[i+1]])
 			if acts {
@@ -152,13 +151,13 @@ func (e *tokenBaseline) weigh(b *Batch, k int, returns []float64, s *sums) error
 			lo += n
 		}
 		if !stats.Finite(energy) {
-			return e.fault(b, i)
+			return e.rowFault(b, i)
 		}
 	}
 	return nil
 }
 
-// weighRun is weigh of a run of actions from token lo on, and returns the energy after it.
+// weighRun is addWeighted of a run of actions from token lo on, and returns the energy after it.
 func (e *tokenBaseline) weighRun(b *Batch, lo int, returns []float64, energy float64, s *sums, place int) float64 {
 	n := len(returns)
 	s.probabilities = stats.Resize(s.probabilities, n)
@@ -180,15 +179,15 @@ func (e *tokenBaseline) weighRun(b *Batch, lo int, returns []float64, energy flo
 	return energy
 }
 
-// fault names what is not finite in row i.
-func (e *tokenBaseline) fault(b *Batch, i int) error {
+// rowFault names the value in row i that is not finite.
+func (e *tokenBaseline) rowFault(b *Batch, i int) error {
 	return tokenFault(b, i, true, field{"Rewards", b.Rewards}, field{"Logprobs", b.Logprobs},
 		field{"ProbSquares", b.ProbSquares}, field{"Weights", b.Weights})
 }
 
-// subtract writes trajectory k's advantages over the baselines, 0 beyond their end. A group of one has its returns, or
-// nothing.
-func (e *tokenBaseline) subtract(b *Batch, k int, returns, advantages, baselines []float64, single bool) {
+// subtractBaselines writes trajectory k's advantages over the baselines, 0 beyond their end. A group of one trajectory gets its returns, or
+// 0.
+func (e *tokenBaseline) subtractBaselines(b *Batch, k int, returns, advantages, baselines []float64, single bool) {
 	place := 0
 	for _, i := range e.layout.rowsOf(k) {
 		for lo := b.Offsets[i]; lo < b.Offsets[i+1]; {
@@ -203,7 +202,7 @@ func (e *tokenBaseline) subtract(b *Batch, k int, returns, advantages, baselines
 				}
 			case single:
 				for t, g := range from {
-					to[t] = g - e.baseline(g)
+					to[t] = g - e.singleBaseline(g)
 				}
 			default:
 				subtractRun(from, baselines[min(place, len(baselines)):], to)
@@ -215,7 +214,7 @@ func (e *tokenBaseline) subtract(b *Batch, k int, returns, advantages, baselines
 	}
 }
 
-// subtractRun is subtract of a run of actions.
+// subtractRun is subtractBaselines of a run of actions.
 func subtractRun(returns, baselines, advantages []float64) {
 	n := min(len(baselines), len(returns))
 	for t, v := range baselines[:n] {
@@ -224,9 +223,9 @@ func subtractRun(returns, baselines, advantages []float64) {
 	copy(advantages[n:], returns[n:])
 }
 
-// tail is the trajectory that alone is the longest of its group, in action tokens, and the length of the second;
-// -1 when there is none or the option is off.
-func (e *tokenBaseline) tail(members []int) (longest, second int) {
+// longestTail returns the trajectory that alone is the longest of its group, in action tokens, and the length of the second; -1 when there
+// is none or the option is off.
+func (e *tokenBaseline) longestTail(members []int) (longest, second int) {
 	longest = -1
 	if !e.ZeroTail || len(members) < 2 {
 		return -1, 0

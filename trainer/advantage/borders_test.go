@@ -59,9 +59,9 @@ func cutAt(b *Batch, borders []int) *Batch {
 		}
 		rows = append(rows, row)
 	}
-	out.Group, out.Trajectory = pick(rows, b.Group, nil), pick(rows, b.Trajectory, nil)
-	out.Bootstrap, out.Baselines = pick(rows, b.Bootstrap, nil), pick(rows, b.Baselines, nil)
-	out.Agent, out.Episode, out.Role = pick(rows, b.Agent, nil), pick(rows, b.Episode, nil), pick(rows, b.Role, nil)
+	out.Group, out.Trajectory = pickEntries(rows, b.Group, nil), pickEntries(rows, b.Trajectory, nil)
+	out.Bootstrap, out.Baselines = pickEntries(rows, b.Bootstrap, nil), pickEntries(rows, b.Baselines, nil)
+	out.Agent, out.Episode, out.Role = pickEntries(rows, b.Agent, nil), pickEntries(rows, b.Episode, nil), pickEntries(rows, b.Role, nil)
 	return &out
 }
 

@@ -7,43 +7,43 @@ import (
 	"github.com/weir-rl/weir/trainer/stats"
 )
 
-// cutter lays a batch out with one row a turn: a run of action tokens, with what was said before it. What follows a row's last
-// turn is that turn's too, and a row without an action token stays as it is. Tokens keep their places, so that what has one entry
-// a token is the same for both layouts.
+// cutter lays a batch out with a row for each turn: a run of action tokens with the other tokens before it. Tokens after a row's last turn
+// belong to that turn, and a row without an action token stays unchanged. Tokens keep their places, so that arrays with an entry for each
+// token are the same for both layouts.
 type cutter struct {
 	batch Batch
 	// rows are the rows of the batch that was cut, turns counts within each.
 	rows, turns []int
 }
 
-// cut returns the batch by turns, in memory that the next call reuses.
-func (c *cutter) cut(b *Batch) (*Batch, error) {
-	if err := c.check(b); err != nil {
+// cutByTurns returns the batch by turns, in memory that the next call reuses.
+func (c *cutter) cutByTurns(b *Batch) (*Batch, error) {
+	if err := c.checkRows(b); err != nil {
 		return nil, err
 	}
-	c.split(b)
+	c.findTurnEnds(b)
 	o := c.batch
 	c.batch = *b
 	c.batch.Offsets = o.Offsets
-	c.batch.Trajectory = pick(c.rows, b.Trajectory, o.Trajectory)
-	if b.Trajectory == nil { // each row is one
+	c.batch.Trajectory = pickEntries(c.rows, b.Trajectory, o.Trajectory)
+	if b.Trajectory == nil { // each row is a trajectory
 		c.batch.Trajectory = append(o.Trajectory[:0], c.rows...)
 	}
-	c.batch.Group, c.batch.Step = pick(c.rows, b.Group, o.Group), pick(c.rows, b.Step, o.Step)
-	c.batch.Agent, c.batch.Episode = pick(c.rows, b.Agent, o.Agent), pick(c.rows, b.Episode, o.Episode)
-	c.batch.Role = pick(c.rows, b.Role, o.Role)
-	c.batch.Bootstrap, c.batch.Baselines = pick(c.rows, b.Bootstrap, o.Bootstrap), pick(c.rows, b.Baselines, o.Baselines)
+	c.batch.Group, c.batch.Step = pickEntries(c.rows, b.Group, o.Group), pickEntries(c.rows, b.Step, o.Step)
+	c.batch.Agent, c.batch.Episode = pickEntries(c.rows, b.Agent, o.Agent), pickEntries(c.rows, b.Episode, o.Episode)
+	c.batch.Role = pickEntries(c.rows, b.Role, o.Role)
+	c.batch.Bootstrap, c.batch.Baselines = pickEntries(c.rows, b.Bootstrap, o.Bootstrap), pickEntries(c.rows, b.Baselines, o.Baselines)
 	return &c.batch, nil
 }
 
-// check checks what has one entry a row.
-func (c *cutter) check(b *Batch) error {
+// checkRows checks the arrays with an entry for each row.
+func (c *cutter) checkRows(b *Batch) error {
 	rows := b.Rows()
 	for _, err := range []error{
-		perRow("StepRewards", b.StepRewards), perRow("StepValues", b.StepValues),
-		optional("Group", b.Group, rows), optional("Trajectory", b.Trajectory, rows), optional("Step", b.Step, rows),
-		optional("Bootstrap", b.Bootstrap, rows), optional("Baselines", b.Baselines, rows),
-		optional("Agent", b.Agent, rows), optional("Role", b.Role, rows), optional("Episode", b.Episode, rows),
+		refusePerRow("StepRewards", b.StepRewards), refusePerRow("StepValues", b.StepValues),
+		checkOptional("Group", b.Group, rows), checkOptional("Trajectory", b.Trajectory, rows), checkOptional("Step", b.Step, rows),
+		checkOptional("Bootstrap", b.Bootstrap, rows), checkOptional("Baselines", b.Baselines, rows),
+		checkOptional("Agent", b.Agent, rows), checkOptional("Role", b.Role, rows), checkOptional("Episode", b.Episode, rows),
 	} {
 		if err != nil {
 			return err
@@ -52,16 +52,16 @@ func (c *cutter) check(b *Batch) error {
 	return nil
 }
 
-// perRow refuses what has an entry a row where there would have to be an entry a turn.
-func perRow(field string, x []float64) error {
+// refusePerRow refuses an array with an entry for each row where an entry for each turn is needed.
+func refusePerRow(field string, x []float64) error {
 	if x == nil {
 		return nil
 	}
 	return stats.Fault(field, -1, "has an entry a row, and step_unit is %s", UnitTurn)
 }
 
-// split finds where the turns of each row end.
-func (c *cutter) split(b *Batch) {
+// findTurnEnds finds where the turns of each row end.
+func (c *cutter) findTurnEnds(b *Batch) {
 	offsets := append(c.batch.Offsets[:0], 0)
 	c.rows, c.turns = c.rows[:0], c.turns[:0]
 	for i := range b.Rows() {
@@ -77,13 +77,13 @@ func (c *cutter) split(b *Batch) {
 		if turn == 0 {
 			offsets, c.rows, c.turns = append(offsets, hi), append(c.rows, i), append(c.turns, 0)
 		}
-		offsets[len(offsets)-1] = hi // what follows the last turn
+		offsets[len(offsets)-1] = hi // the tokens after the last turn
 	}
 	c.batch.Offsets = offsets
 }
 
-// fault gives an error about a row of the batch by turns as one about the row that the turn is of.
-func (c *cutter) fault(err error) error {
+// faultInRow translates an error about a row of the batch by turns to an error about the row of the turn.
+func (c *cutter) faultInRow(err error) error {
 	var fault *stats.BatchError
 	if !errors.As(err, &fault) || fault.Row < 0 || fault.Row >= len(c.rows) {
 		return err
@@ -91,8 +91,8 @@ func (c *cutter) fault(err error) error {
 	return &stats.BatchError{Field: fault.Field, Row: c.rows[fault.Row], Problem: fmt.Sprintf("turn %d: %s", c.turns[fault.Row], fault.Problem)}
 }
 
-// pick copies the entries of rows from what has one entry a row; nil stays nil.
-func pick[T any](rows []int, from, into []T) []T {
+// pickEntries copies the entries of rows from an array with an entry for each row; nil stays nil.
+func pickEntries[T any](rows []int, from, into []T) []T {
 	if from == nil {
 		return nil
 	}

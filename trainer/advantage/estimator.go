@@ -2,8 +2,8 @@ package advantage
 
 import "github.com/weir-rl/weir/trainer/stats"
 
-// Batch is what an estimator reads. Offsets, Mask and Rewards are always set; the rest where the estimator
-// needs it: a missing array is an error that names it.
+// Batch is the input of an estimator. Offsets, Mask and Rewards are always set; the other fields where the estimator needs them: a missing
+// array is an error that names it.
 type Batch struct {
 	// Offsets delimit the rows: len = rows + 1, from 0 to the number of tokens.
 	Offsets []int
@@ -11,18 +11,17 @@ type Batch struct {
 	Mask []uint8
 	// Rewards a token: the outcome at a row's last action token, process rewards at the token that ends their turn.
 	Rewards []float64
-	// Group, Trajectory and Step a row: ids of the prompt group and of the trajectory, position in it. A nil
-	// Trajectory makes each row a trajectory of its own; a nil Step orders a trajectory's rows as they come. In a run whose
-	// trajectories bring rewards of single agents, what one agent did in a trajectory has an id of its own in Trajectory, and the
-	// same agent's parts of one prompt group have one in Group.
+	// Group, Trajectory and Step a row: ids of the prompt group and of the trajectory, position in it. A nil Trajectory makes each row a
+	// trajectory of its own; a nil Step orders a trajectory's rows as they come. In a run whose trajectories have rewards of single agents,
+	// an agent's part of a trajectory has its own id in Trajectory, and the same agent's parts of a prompt group share an id in Group.
 	Group      []int
 	Trajectory []int
 	Step       []int
 
 	// Values a token: the critic's, of the state before the token; nil without a critic.
 	Values []float64
-	// Bootstrap a row: the critic's value of the state after a trajectory's last row, where the rollout was cut
-	// off. 0 where it ended; nil means all ended.
+	// Bootstrap a row: the critic's value of the state after a trajectory's last row, where the rollout was cut off. 0 where the rollout
+	// ended by itself; nil means that all did.
 	Bootstrap []float64
 	// Baselines a row: the reward of the greedy rollout of the same prompt (remax).
 	Baselines []float64
@@ -33,50 +32,47 @@ type Batch struct {
 	Weights []float64
 	// Tokens are the token ids (gigpo, to tell states apart).
 	Tokens []int32
-	// Agent and Episode a row: which agent of a multi-agent episode acted, and which episode it was (rae,
-	// hierarchical_grpo). Nil means one agent, one episode. In a run Episode is the trajectory, and Agent stands for the
-	// agent's name where agents are credited apart, else 0.
+	// Agent and Episode a row: the acting agent of a multi-agent episode, and the episode (rae, hierarchical_grpo). Nil means a single
+	// agent, a single episode. In a run Episode is the trajectory, and Agent stands for the agent's name where agents are credited apart,
+	// else 0.
 	Agent, Episode []int
 	// Role a row: the role that its agent plays, by name (hierarchical_grpo), beside Episode, whose ids are the batch's. Nil means none.
 	// In a run it is [schemas.Role] of the agent's name where agents are credited apart, else "".
 	Role []string
 
-	// The fields from here on are nil in a run of Weir, whose trajectories do not carry them: they are for other callers,
-	// whose trajectories do.
+	// The fields from here on are nil in a run of Weir, whose trajectories do not have them: they are for other callers.
 
 	// StepRewards a row: the step's reward. Nil: the sum of its token rewards.
 	StepRewards []float64
 	// StepValues a row: the critic's value of the state before the row. Nil: the value at its first action token.
 	StepValues []float64
-	// ProcessRewards a token, apart from Rewards (prime_rloo, mt_grpo). Nil: of Rewards, what does not stand at a
-	// trajectory's last action token.
+	// ProcessRewards a token, apart from Rewards (prime_rloo, mt_grpo). Nil: the Rewards before a trajectory's last action token.
 	ProcessRewards []float64
 }
 
 // Rows is the number of rows.
 func (b *Batch) Rows() int { return max(0, len(b.Offsets)-1) }
 
-// Result has one entry a token. Both are 0 where the mask is 0 unless the estimator's options say otherwise.
+// Result has an entry for each token. Advantages and Returns are 0 where the mask is 0, except as [Arithmetic] allows.
 type Result struct {
 	Advantages []float64
-	// Returns are the critic's targets. Estimators that compare whole trajectories have no other than the advantages:
-	// there the two are the same memory.
+	// Returns are the critic's targets. For estimators that compare whole trajectories they are the advantages, in the same memory.
 	Returns []float64
-	// AdvantagesOnly asks for no returns, for want of a critic: less memory is gone over, and Returns is nil. The
-	// caller sets it. Estimators that read Values give returns all the same.
+	// AdvantagesOnly asks for no returns, because there is no critic: less memory is touched, and Returns is nil. The caller sets it.
+	// Estimators that read Values return Returns all the same.
 	AdvantagesOnly bool
 }
 
-// resize makes room for advantages and returns apart.
-func (r *Result) resize(tokens int) {
+// resizeApart makes room for advantages and returns apart.
+func (r *Result) resizeApart(tokens int) {
 	if len(r.Returns) > 0 && len(r.Advantages) > 0 && &r.Returns[0] == &r.Advantages[0] {
 		r.Returns = nil
 	}
 	r.Advantages, r.Returns = stats.Resize(r.Advantages, tokens), stats.Resize(r.Returns, tokens)
 }
 
-// share makes room for advantages that are the returns too.
-func (r *Result) share(tokens int) {
+// resizeShared makes room for advantages that are the returns too.
+func (r *Result) resizeShared(tokens int) {
 	r.Advantages = stats.Resize(r.Advantages, tokens)
 	r.Returns = r.Advantages
 	if r.AdvantagesOnly {
@@ -84,20 +80,20 @@ func (r *Result) share(tokens int) {
 	}
 }
 
-// raw makes room for an estimator without a critic, and returns where its returns go: apart, or where the advantages
-// will stand.
-func (r *Result) raw(tokens int) []float64 {
+// resizeReturns makes room for an estimator without a critic, and returns the place of its returns: apart, or the place of the advantages.
+// apart, or where the advantages will stand.
+func (r *Result) resizeReturns(tokens int) []float64 {
 	if r.AdvantagesOnly {
-		r.share(tokens)
+		r.resizeShared(tokens)
 		return r.Advantages
 	}
-	r.resize(tokens)
+	r.resizeApart(tokens)
 	return r.Returns
 }
 
-// Estimator turns rewards into advantages. It does not keep its arguments; out's slices are reused when
-// large enough. A fault in the batch is a *stats.BatchError that names the field and the row. An estimator
-// reuses scratch memory from call to call, so one goroutine at a time calls it.
+// Estimator turns rewards into advantages. It does not keep its arguments; out's slices are reused when large enough. A fault in the batch
+// is a *stats.BatchError that names the field and the row. An estimator reuses scratch memory from call to call, so it must not be called
+// by several goroutines at once.
 type Estimator interface {
 	// Name in configuration.
 	Name() string
@@ -107,13 +103,13 @@ type Estimator interface {
 // Stateful is an estimator that learns from batch to batch, whose state a checkpoint keeps.
 type Stateful interface {
 	Estimator
-	// State is what the estimator has learnt, as JSON; nil when it has learnt nothing.
+	// State returns the estimator's state as JSON; nil when it is that of a new estimator.
 	State() ([]byte, error)
-	// Restore replaces what the estimator has learnt by a state that State returned; nil is the state of a new estimator.
+	// Restore replaces the estimator's state by a state that State returned; nil is the state of a new estimator.
 	Restore(state []byte) error
 }
 
-// checkRewards checks what every estimator reads.
+// checkRewards checks the fields that every estimator reads.
 func checkRewards(b *Batch) error {
 	if err := stats.CheckRows(b.Offsets, b.Mask); err != nil {
 		return err
@@ -121,8 +117,8 @@ func checkRewards(b *Batch) error {
 	return stats.CheckLength("Rewards", b.Rewards, len(b.Mask))
 }
 
-// optional checks the length of an array that may be nil.
-func optional[T any](field string, x []T, n int) error {
+// checkOptional checks the length of an array that may be nil.
+func checkOptional[T any](field string, x []T, n int) error {
 	if x == nil {
 		return nil
 	}

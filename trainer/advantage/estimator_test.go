@@ -243,9 +243,9 @@ func TestProcessRewardsAreDividedByTheirLargestReturn(t *testing.T) {
 	require.InDeltaSlice(t, []float64{0, 0.5, 0, 0, -1, 0}, row, 1e-5)
 	// The second and the third row are one trajectory, whose return at its beginning is -2.
 	var l layout
-	require.NoError(t, l.build(&Batch{Offsets: []int{0, 1, 2, 3}, Trajectory: []int{5, 6, 6}}))
+	require.NoError(t, l.buildRows(&Batch{Offsets: []int{0, 1, 2, 3}, Trajectory: []int{5, 6, 6}}))
 	rows := []float64{1, -1.5, -0.5}
-	require.NoError(t, l.normalize([]int{0, 1, 2, 3}, rows))
+	require.NoError(t, l.normalizeProcess([]int{0, 1, 2, 3}, rows))
 	require.InDeltaSlice(t, []float64{0.5, -0.75, -0.25}, rows, 1e-5)
 }
 

@@ -1,35 +1,35 @@
 package advantage
 
-// Facts are what a trainer must know of an estimator before it runs. The zero value is that of an estimator that reads
-// the rewards alone, and learns from groups of any size.
+// Facts are the facts that a trainer needs about an estimator before it runs. The zero value describes an estimator that reads the rewards
+// alone, and learns from groups of any size.
 type Facts struct {
-	// Requires names the fields of Batch, beside Offsets, Mask and Rewards, without which the estimator fails. In a run
-	// there are always Group, Trajectory, Step, Tokens, Agent and Episode; Logprobs and Baselines (one greedy rollout more a group) where
-	// they are named here; and Values with a critic, without which the configuration is refused. Other fields are refused.
+	// Requires names the fields of Batch, beside Offsets, Mask and Rewards, without which the estimator fails. In a run there are always
+	// Group, Trajectory, Step, Tokens, Agent and Episode; Logprobs and Baselines (a further, greedy rollout for each group) where they are
+	// named here; and Values with a critic, without which the configuration is refused. Other fields are refused.
 	Requires []string
-	// Improves names the fields of Batch that the estimator reads where they are set, and approximates where they are nil.
-	// The trainer sets ProbSquares and Weights where they are named here and the engine and the loss give them.
+	// Improves names the fields of Batch that the estimator reads where they are set, and approximates where they are nil. The trainer sets
+	// ProbSquares and Weights where they are named here and the engine and the loss provide them.
 	Improves []string
-	// LeastGroup is the size of the smallest group that the estimator takes without an error. 0 means 1.
+	// LeastGroup is the size of the smallest group that the estimator accepts without an error. 0 means 1.
 	LeastGroup int
 	// LearnsFrom is the size of the smallest group that the estimator learns from under its keys: every trajectory of
 	// a smaller group gets advantage 0, whatever its reward. 0 means 1.
 	LearnsFrom int
-	// ByTurns says that the estimator tells the turns of a trajectory apart by the mask, which a run must then keep at 0
-	// for what tools returned.
+	// ByTurns is set if the estimator tells the turns of a trajectory apart by the mask, which a run must then keep at 0 for the output of
+	// tools.
 	ByTurns bool
-	// Process says that the estimator is made for process rewards, and is a simpler one without them.
+	// Process is set if the estimator is made for process rewards, and is a simpler estimator without them.
 	Process bool
 }
 
 // FactsOf are the facts of the named estimator, stock or foreign, under its keys; nil keys are the defaults. They are the zero value for an
 // unknown name, and for keys of another estimator. LeastGroup and LearnsFrom are at least 1.
 func FactsOf(name string, keys any, foreign ...Foreign) Facts {
-	b, err := find(name, foreign)
+	b, err := findBuilder(name, foreign)
 	if err != nil {
 		return Facts{}
 	}
-	if keys, err = b.fill(name, keys); err != nil {
+	if keys, err = b.fillKeys(name, keys); err != nil {
 		return Facts{}
 	}
 	f := b.facts(keys)

@@ -5,26 +5,26 @@ import (
 	"fmt"
 )
 
-// Foreign is an estimator from outside this package: a configuration that has it (learner.Advantage.Foreign) takes it by its
-// name in trainer.advantage.name, as it takes a stock one.
+// Foreign is an estimator from outside this package: a configuration that has it (learner.Advantage.Foreign) selects it by its name in
+// trainer.advantage.name, like a stock estimator.
 type Foreign struct {
-	// Name in configuration: not empty, and not that of a stock estimator.
+	// Name in configuration: not empty, and not the name of a stock estimator.
 	Name string
 	// Keys returns a new pointer to a struct of the estimator's own keys with their defaults. The struct's fields have the tag koanf, with
 	// the key's name in the section trainer.advantage; the tags min, max and oneof bound their values, and a method Validate() error is
-	// asked too. Nil: the estimator has no key.
+	// called too. Nil: the estimator has no key.
 	Keys func() any
-	// Make returns the estimator under the run's keys: what Keys returned, with the configured values, which have been validated; nil where
+	// Make returns the estimator under the run's keys: the struct of Keys with the configured values, which have been validated; nil where
 	// Keys is nil. It is called at each start of a trainer.
 	Make func(keys any) (Estimator, error)
-	// Facts are what a trainer must know of the estimator, whatever its keys.
+	// Facts are the facts that a trainer needs about the estimator, whatever its keys.
 	Facts Facts
 }
 
-// PerGroup is a foreign estimator that compares the rewards of a group's trajectories, each the sum of the trajectory's
-// rewards at action tokens, and fills one advantage for each of them, which goes to all of its action tokens.
-// Trajectories without an action token are left out. An advantage that is not finite is an error that names the
-// rewards it came from. The estimator has the key length_penalty, as the stock ones have.
+// PerGroup is a foreign estimator that compares the rewards of a group's trajectories, each the sum of the trajectory's rewards at action
+// tokens, and fills an advantage for each trajectory, which goes to all of its action tokens. Trajectories without an action token are left
+// out. An advantage that is not finite is an error that names the rewards it came from. The estimator has the key length_penalty, like the
+// stock estimators.
 func PerGroup(name string, compare func(rewards, advantages []float64)) Foreign {
 	if compare == nil {
 		return PerGroupWith[struct{}](name, struct{}{}, nil)
@@ -48,7 +48,7 @@ func PerGroupWith[K any](name string, defaults K, compare func(keys K, rewards, 
 			}
 			return newOutcome(name, DefaultArithmetic(), Grouped{Comparing: k.Comparing}, func(_ *outcome, g group) error {
 				compare(k.Own, g.rewards, g.advantages)
-				return g.finite(name)
+				return g.checkFinite(name)
 			}), nil
 		},
 		Facts: Facts{Requires: []string{"Group"}},
@@ -61,8 +61,8 @@ type perGroup[K any] struct {
 	Comparing `koanf:",squash"`
 }
 
-// builder makes the estimator as a stock one is made.
-func (f Foreign) builder() builder {
+// stockBuilder returns the estimator's builder in the form of a stock estimator.
+func (f Foreign) stockBuilder() builder {
 	return builder{
 		keys: func() any {
 			if f.Keys == nil {
@@ -81,8 +81,8 @@ func (f Foreign) builder() builder {
 	}
 }
 
-// validate reports what a name cannot be, among those that are taken.
-func (f Foreign) validate(taken map[string]builder) error {
+// checkForeign returns an error for a name that is empty or taken, and for a missing Make.
+func (f Foreign) checkForeign(taken map[string]builder) error {
 	switch _, known := taken[f.Name]; {
 	case f.Name == "":
 		return errors.New("a foreign advantage has no name: set Foreign.Name")

@@ -4,11 +4,10 @@ import (
 	"github.com/weir-rl/weir/trainer/stats"
 )
 
-// gigpo adds to the trajectory's advantage within its group that of each turn among the group's turns that began in
-// the same state (arXiv 2505.10978, equations 3 and 7). A turn is a run of action tokens; with step_unit segment, all action
-// tokens of a row.
+// gigpo adds to the trajectory's advantage within its group the advantage of each turn among the group's turns that began in the same state
+// (arXiv 2505.10978, equations 3 and 7). A turn is a run of action tokens; with step_unit segment, all action tokens of a row.
 //
-//	A = A_episode + weight A_turn,  A_turn from the discounted returns G_k = r_k + gamma G_{k+1} of turns with one anchor
+//	A = A_episode + weight A_turn,  A_turn from the discounted returns G_k = r_k + gamma G_{k+1} of turns with the same anchor
 //
 // A turn whose state no other turn shares has turn advantage 0.
 type gigpo struct {
@@ -26,7 +25,7 @@ type turn struct {
 	value, advantage float64
 }
 
-// turns are those of one group, in order, in memory that is reused.
+// turns are the turns of a group, in order, in memory that is reused.
 type turns struct {
 	all []turn
 	// states holds, for each turn, its state; the turns of state s are order[start[s]:start[s+1]].
@@ -36,29 +35,29 @@ type turns struct {
 }
 
 func (e *gigpo) Estimate(b *Batch, out *Result) error {
-	if err := e.collect(b); err != nil {
+	if err := e.layOutBatch(b); err != nil {
 		return err
 	}
 	if err := stats.CheckLength("Tokens", b.Tokens, len(b.Mask)); err != nil {
 		return err
 	}
-	out.share(len(b.Mask))
+	out.resizeShared(len(b.Mask))
 	clear(e.advantages)
 	alone := outcome{whitener: e.whitener, Alone: Alone{SingleZero}, formula: e.formula}
-	return stats.Parallel(e.layout.groups(), len(b.Mask), func(lo, hi int) error {
+	return stats.Parallel(e.layout.groupCount(), len(b.Mask), func(lo, hi int) error {
 		t := turns{ids: map[uint64]int{}}
 		for g := lo; g < hi; g++ { // all of a group's work while it is in the cache
 			if err := e.sumGroup(b, g); err != nil {
 				return err
 			}
-			members := e.members(g)
-			e.shape(b, g, members)
+			members := e.countedMembers(g)
+			e.shapeRewards(b, g, members)
 			if err := e.formula(&e.outcome, members); err != nil {
 				return err
 			}
-			e.cut(b, g, &t, out.Advantages)
-			t.discount(e.StepGamma)
-			if err := t.compare(&alone); err != nil {
+			e.cutGroup(b, g, &t, out.Advantages)
+			t.discountRewards(e.StepGamma)
+			if err := t.compareTurns(&alone); err != nil {
 				return err
 			}
 			for _, t := range t.all {
@@ -74,8 +73,8 @@ func (e *gigpo) Estimate(b *Batch, out *Result) error {
 	})
 }
 
-// cut finds the turns of group g, and writes 0 to the tokens that are in none.
-func (e *gigpo) cut(b *Batch, g int, t *turns, advantages []float64) {
+// cutGroup finds the turns of group g, and writes 0 to the tokens that are in no turn.
+func (e *gigpo) cutGroup(b *Batch, g int, t *turns, advantages []float64) {
 	t.all, t.states = t.all[:0], t.states[:0]
 	clear(t.ids)
 	for k := e.layout.groupStart[g]; k < e.layout.groupStart[g+1]; k++ {
@@ -84,12 +83,12 @@ func (e *gigpo) cut(b *Batch, g int, t *turns, advantages []float64) {
 				t.addRow(b, i, k, advantages)
 				continue
 			}
-			before := b.Offsets[i] // where what names the next turn's state begins
+			before := b.Offsets[i] // where the tokens that name the next turn's state begin
 			for lo := before; lo < b.Offsets[i+1]; {
 				n, acts := stats.FirstRun(b.Mask[lo:b.Offsets[i+1]])
 				hi := lo + n
 				if acts {
-					t.add(turn{lo: lo, hi: hi, trajectory: k, value: stats.Total(b.Rewards[lo:hi])}, anchor(b.Tokens[before:lo]))
+					t.addTurn(turn{lo: lo, hi: hi, trajectory: k, value: stats.Total(b.Rewards[lo:hi])}, anchorHash(b.Tokens[before:lo]))
 					if e.anchor != AnchorContext {
 						before = hi
 					}
@@ -102,7 +101,7 @@ func (e *gigpo) cut(b *Batch, g int, t *turns, advantages []float64) {
 	}
 }
 
-// addRow takes what was sampled in a row of trajectory k as one turn, which began in the state of all that was said before it.
+// addRow adds the sampled tokens of a row of trajectory k as a single turn, which began in the state of all tokens before it.
 func (t *turns) addRow(b *Batch, row, k int, advantages []float64) {
 	start, hi := b.Offsets[row], b.Offsets[row+1]
 	n := 0
@@ -115,12 +114,12 @@ func (t *turns) addRow(b *Batch, row, k int, advantages []float64) {
 	clear(advantages[start:lo])
 	if lo < hi {
 		value, _ := stats.Sum(b.Rewards[lo:hi], b.Mask[lo:hi])
-		t.add(turn{lo: lo, hi: hi, trajectory: k, value: value}, anchor(b.Tokens[start:lo]))
+		t.addTurn(turn{lo: lo, hi: hi, trajectory: k, value: value}, anchorHash(b.Tokens[start:lo]))
 	}
 }
 
-// add appends a turn that began in the state of this anchor.
-func (t *turns) add(next turn, anchor uint64) {
+// addTurn appends a turn that began in the state of this anchor.
+func (t *turns) addTurn(next turn, anchor uint64) {
 	state, known := t.ids[anchor]
 	if !known {
 		state = len(t.ids)
@@ -129,8 +128,8 @@ func (t *turns) add(next turn, anchor uint64) {
 	t.all, t.states = append(t.all, next), append(t.states, state)
 }
 
-// discount turns the turns' rewards into returns.
-func (t *turns) discount(gamma float64) {
+// discountRewards turns the turns' rewards into returns.
+func (t *turns) discountRewards(gamma float64) {
 	for k := len(t.all) - 2; k >= 0; k-- {
 		if t.all[k].trajectory == t.all[k+1].trajectory {
 			t.all[k].value += gamma * t.all[k+1].value
@@ -138,9 +137,9 @@ func (t *turns) discount(gamma float64) {
 	}
 }
 
-// compare fills the turns' advantages, each among those of its state.
-func (t *turns) compare(alone *outcome) error {
-	t.order, t.start = bucket(t.states, len(t.ids), t.order, t.start)
+// compareTurns fills the turns' advantages, each among the turns of its state.
+func (t *turns) compareTurns(alone *outcome) error {
+	t.order, t.start = bucketByKey(t.states, len(t.ids), t.order, t.start)
 	for s := range len(t.ids) {
 		members := t.order[t.start[s]:t.start[s+1]]
 		t.returns, t.relative = stats.Resize(t.returns, len(members)), stats.Resize(t.relative, len(members))
@@ -157,21 +156,21 @@ func (t *turns) compare(alone *outcome) error {
 	return nil
 }
 
-// anchor is the state that a turn began in: a hash of the tokens that led there.
-func anchor(ids []int32) uint64 {
-	h := mix(0xcbf29ce484222325, uint64(len(ids)))
-	for len(ids) >= 2 { // by two, as each multiplication waits for the one before
-		h = mix(h, uint64(uint32(ids[0]))<<32|uint64(uint32(ids[1])))
+// anchorHash returns the state that a turn began in: a hash of the tokens before the turn. a hash of the tokens that led there.
+func anchorHash(ids []int32) uint64 {
+	h := mixHash(0xcbf29ce484222325, uint64(len(ids)))
+	for len(ids) >= 2 { // by two, as each multiplication waits for the multiplication before
+		h = mixHash(h, uint64(uint32(ids[0]))<<32|uint64(uint32(ids[1])))
 		ids = ids[2:]
 	}
 	for _, id := range ids {
-		h = mix(h, uint64(uint32(id)))
+		h = mixHash(h, uint64(uint32(id)))
 	}
 	return h
 }
 
-// mix is another number for each pair of numbers, nearly always.
-func mix(h, v uint64) uint64 {
+// mixHash returns another number for each pair of numbers, nearly always.
+func mixHash(h, v uint64) uint64 {
 	h = (h ^ v) * 0x9e3779b97f4a7c15
 	return h ^ h>>29
 }

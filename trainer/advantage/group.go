@@ -7,16 +7,16 @@ import (
 	"github.com/weir-rl/weir/trainer/stats"
 )
 
-// formula fills the advantages of one group.
+// formula fills the advantages of a group.
 type formula func(e *outcome, g group) error
 
-// grpo compares each trajectory with its group (DeepSeekMath, arXiv 2402.03300, section 4.1.2; without the
+// grpoFormula compares each trajectory with its group (DeepSeekMath, arXiv 2402.03300, section 4.1.2; without the
 // deviation it is Dr. GRPO, arXiv 2503.20783):
 //
 //	A_i = (R_i - mean(R)) / (std(R) + epsilon)
-func grpo(keys Scaling) formula {
+func grpoFormula(keys Scaling) formula {
 	return func(e *outcome, g group) error {
-		mean, std := e.centre(g.rewards)
+		mean, std := e.meanAndStd(g.rewards)
 		scale := 1.0
 		if keys.DivideByStd {
 			scale = 1 / (std + keys.StdEpsilon)
@@ -28,22 +28,22 @@ func grpo(keys Scaling) formula {
 	}
 }
 
-// centred subtracts the group's mean alone: Dr. GRPO, the baseline of REINFORCE++-baseline.
+// centredFormula subtracts the group's mean alone: Dr. GRPO, the baseline of REINFORCE++-baseline.
 //
 //	A_i = R_i - mean(R)
-func centred(e *outcome, g group) error {
-	mean, _ := e.centre(g.rewards)
+func centredFormula(e *outcome, g group) error {
+	mean, _ := e.meanAndStd(g.rewards)
 	for i, r := range g.rewards {
 		g.advantages[i] = r - mean
 	}
 	return nil
 }
 
-// centre is the mean and the unbiased deviation of a group's rewards. A group of one has deviation 1 and, as
-// Single says, itself or 0 as its mean.
-func (e *outcome) centre(rewards []float64) (mean, std float64) {
+// meanAndStd returns the mean and the unbiased deviation of a group's rewards. A group of one trajectory has deviation 1, and its reward or
+// 0 as its mean, by the key single.
+func (e *outcome) meanAndStd(rewards []float64) (mean, std float64) {
 	if len(rewards) == 1 {
-		return e.baseline(rewards[0]), 1
+		return e.singleBaseline(rewards[0]), 1
 	}
 	mean, std = stats.MeanStd(rewards)
 	if e.VarianceFloor > 0 {
@@ -52,18 +52,18 @@ func (e *outcome) centre(rewards []float64) (mean, std float64) {
 	return mean, std
 }
 
-// baseline is that of a group of one.
-func (a Alone) baseline(reward float64) float64 {
+// singleBaseline returns the baseline of a group of one trajectory.
+func (a Alone) singleBaseline(reward float64) float64 {
 	if a.Single == SingleReward {
 		return 0
 	}
 	return reward
 }
 
-// passK credits only the best of a group, by its lead over the second (arXiv 2503.19595):
+// passKFormula credits only the best of a group, by its lead over the second (arXiv 2503.19595):
 //
 //	A_best = (R_best - R_second) / (std(R) + epsilon), else 0
-func passK(keys Scaling) formula {
+func passKFormula(keys Scaling) formula {
 	return func(e *outcome, g group) error {
 		if g.size < 2 {
 			return stats.Fault("Group", -1, "a group of %d: pass@k compares at least two", g.size)
@@ -75,7 +75,7 @@ func passK(keys Scaling) formula {
 	}
 }
 
-// creditBest is passK of a group of two or more.
+// creditBest is passKFormula of a group of two or more trajectories.
 func (e *outcome) creditBest(keys Scaling, g group) {
 	best, first, second := 0, math.Inf(-1), math.Inf(-1)
 	for i, r := range g.rewards {
@@ -87,20 +87,20 @@ func (e *outcome) creditBest(keys Scaling, g group) {
 	}
 	lead := first - second
 	if keys.DivideByStd {
-		_, std := e.centre(g.rewards)
+		_, std := e.meanAndStd(g.rewards)
 		lead /= std + keys.StdEpsilon
 	}
 	clear(g.advantages)
 	g.advantages[best] = lead
 }
 
-// rloo compares each trajectory with the others of its group (arXiv 2402.14740):
+// rlooFormula compares each trajectory with the others of its group (arXiv 2402.14740):
 //
 //	A_i = R_i - sum_{j != i} R_j / (n - 1) = (R_i - mean(R)) n / (n - 1)
-func rloo(e *outcome, g group) error {
+func rlooFormula(e *outcome, g group) error {
 	n := float64(len(g.rewards))
 	if n == 1 {
-		g.advantages[0] = g.rewards[0] - e.baseline(g.rewards[0])
+		g.advantages[0] = g.rewards[0] - e.singleBaseline(g.rewards[0])
 		return nil
 	}
 	mean, _ := stats.MeanStd(g.rewards)
@@ -110,12 +110,12 @@ func rloo(e *outcome, g group) error {
 	return nil
 }
 
-// opo compares with the mean weighted by length, the baseline of least variance (arXiv 2505.23585):
+// opoFormula compares with the mean weighted by length, the baseline of least variance (arXiv 2505.23585):
 //
 //	A_i = R_i - sum_j len_j R_j / sum_j len_j
-func opo(e *outcome, g group) error {
+func opoFormula(e *outcome, g group) error {
 	if len(g.rewards) == 1 {
-		g.advantages[0] = g.rewards[0] - e.baseline(g.rewards[0])
+		g.advantages[0] = g.rewards[0] - e.singleBaseline(g.rewards[0])
 		return nil
 	}
 	var weighted, length float64
@@ -133,13 +133,13 @@ func opo(e *outcome, g group) error {
 	return nil
 }
 
-// gpg scales the centred rewards up by how few of the batch's are not 0 (arXiv 2504.02546):
+// gpgFormula scales the centred rewards up by how few rewards of the batch are not 0 (arXiv 2504.02546):
 //
 //	A_i = alpha (R_i - mean(R)) / norm,  alpha = trajectories / max(1, trajectories with a reward)
-func gpg(norm float64) formula {
+func gpgFormula(norm float64) formula {
 	return func(e *outcome, g group) error {
 		alpha := float64(e.totals.trajectories) / float64(max(1, e.totals.rewarded))
-		mean, _ := e.centre(g.rewards)
+		mean, _ := e.meanAndStd(g.rewards)
 		for i, r := range g.rewards {
 			g.advantages[i] = alpha * (r - mean) / norm
 		}
@@ -147,10 +147,10 @@ func gpg(norm float64) formula {
 	}
 }
 
-// maxRL divides by the group's mean, which follows the gradient of the likelihood of success (prime-rl):
+// maxRLFormula divides by the group's mean, which follows the gradient of the likelihood of success (prime-rl):
 //
 //	A_i = (R_i - mean(R)) / mean(R), and 0 where mean(R) <= 0
-func maxRL(_ *outcome, g group) error {
+func maxRLFormula(_ *outcome, g group) error {
 	mean, _ := stats.MeanStd(g.rewards)
 	for i, r := range g.rewards {
 		g.advantages[i] = 0
@@ -161,17 +161,17 @@ func maxRL(_ *outcome, g group) error {
 	return nil
 }
 
-// maxBaselines bounds the agents that rae keeps a running mean for; those beyond share the mean of otherAgents. Trajectories name
-// the agents, and the means are in every checkpoint.
+// maxBaselines bounds the agents that rae keeps a running mean for; further agents share the mean of otherAgents. Trajectories name the
+// agents, and the means are in every checkpoint.
 const (
 	maxBaselines = 1024
 	otherAgents  = -1
 )
 
-// rae compares each trajectory with its agent's running mean, which it then moves (SPIRAL, arXiv 2506.24119):
+// raeFormula compares each trajectory with its agent's running mean, which it then moves (SPIRAL, arXiv 2506.24119):
 //
 //	A_i = R_i - b;  b = decay b + (1 - decay) R_i
-func rae(decay float64) formula {
+func raeFormula(decay float64) formula {
 	return func(e *outcome, g group) error {
 		if e.baselines == nil {
 			e.baselines = map[int]float64{}
@@ -190,21 +190,21 @@ func rae(decay float64) formula {
 	}
 }
 
-// byAgent groups by (prompt group, agent), but agents with a role of EpisodeAgents by (episode, role). Without agents there is one
-// in each group, and without roles or episodes none is compared within an episode.
-func byAgent(roles []string) func(e *outcome, b *Batch) error {
+// regroupByAgent groups by (prompt group, agent), but agents with a role of EpisodeAgents by (episode, role). Without agents each group has
+// a single agent, and without roles or episodes no agent is compared within an episode.
+func regroupByAgent(roles []string) func(e *outcome, b *Batch) error {
 	return func(e *outcome, b *Batch) error {
 		rows := b.Rows()
 		if err := stats.CheckLength("Group", b.Group, rows); err != nil {
 			return err
 		}
-		if err := optional("Agent", b.Agent, rows); err != nil {
+		if err := checkOptional("Agent", b.Agent, rows); err != nil {
 			return err
 		}
-		if err := optional("Episode", b.Episode, rows); err != nil {
+		if err := checkOptional("Episode", b.Episode, rows); err != nil {
 			return err
 		}
-		if err := optional("Role", b.Role, rows); err != nil {
+		if err := checkOptional("Role", b.Role, rows); err != nil {
 			return err
 		}
 		type key struct {

@@ -9,9 +9,9 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// What a group of one trajectory gets.
+// The advantages of a group of one trajectory.
 const (
-	SingleZero   = "zero"   // nothing: it has nothing to be compared with
+	SingleZero   = "zero"   // 0: there is no other trajectory to compare with
 	SingleReward = "reward" // its reward, as if the group's mean were 0 and its deviation 1
 )
 
@@ -22,14 +22,14 @@ const (
 	Broadcast = "uniform" // tokens: the step's whitened advantage for each
 )
 
-// What a step is.
+// The units of a step.
 const (
 	UnitAuto    = "auto"    // the authors': a turn for gigpo, a segment for the others
-	UnitSegment = "segment" // all that the policy sampled in one context (row)
-	UnitTurn    = "turn"    // a run of action tokens, between what was said before it and after
+	UnitSegment = "segment" // all tokens that the policy sampled in a context (row)
+	UnitTurn    = "turn"    // a run of action tokens between other tokens
 )
 
-// What tells the states of gigpo apart.
+// The tokens that tell the states of gigpo apart.
 const (
 	AnchorObservation = "observation"
 	AnchorContext     = "context"
@@ -37,11 +37,11 @@ const (
 
 // Alone has the key of estimators that compare trajectories within their group.
 type Alone struct {
-	// Single says what a group of one trajectory gets: zero or reward.
+	// Single is the advantage of a group of one trajectory: zero or reward.
 	Single string `koanf:"single" default:"zero" oneof:"zero reward"`
 }
 
-// learnsFrom is the size of the smallest group that such an estimator learns from.
+// learnsFrom is the size of the smallest group that an estimator with this key learns from.
 func (a Alone) learnsFrom() int {
 	if a.Single == SingleZero {
 		return 2
@@ -83,11 +83,11 @@ type Whitening struct {
 
 // Steps has the keys of estimators that credit steps.
 type Steps struct {
-	// StepUnit says what a step is: segment, all that the policy sampled in one context, for agents that write their context anew;
-	// turn, what it sampled between two observations, for agents whose context only grows; or auto, the authors': a turn for gigpo, a
-	// segment for the others.
+	// StepUnit is the unit of a step: segment, all tokens that the policy sampled in a context, for agents that write their context anew;
+	// turn, the tokens that it sampled between two observations, for agents whose context only grows; or auto, the authors': a turn for
+	// gigpo, a segment for the others.
 	StepUnit string `koanf:"step_unit" default:"auto" oneof:"auto segment turn"`
-	// StepGamma discounts from one step of a trajectory to the next.
+	// StepGamma discounts from a step of a trajectory to the next.
 	StepGamma float64 `koanf:"step_gamma" default:"1" min:"0" max:"1"`
 }
 
@@ -131,7 +131,7 @@ type PassK struct {
 // HierarchicalGRPO has the keys of hierarchical_grpo.
 type HierarchicalGRPO struct {
 	Grouped `koanf:",squash"`
-	// EpisodeAgents are the roles that are compared within their episode, such as solver for solver-1 to solver-4 of one game; any other
+	// EpisodeAgents are the roles that are compared within their episode, such as solver for solver-1 to solver-4 of a game; any other
 	// agent is compared with the same agent of the group's other episodes. An agent's role is its name without the number at the end.
 	EpisodeAgents []string `koanf:"episode_agents"`
 }
@@ -163,7 +163,7 @@ type ReinforcePP struct {
 // GAE has the keys of gae.
 type GAE struct {
 	ReinforcePP `koanf:",squash"`
-	// Lambda discounts what the critic did not expect, from one action token to the next.
+	// Lambda discounts the surprise of the critic, from an action token to the next.
 	Lambda float64 `koanf:"lambda" default:"1" min:"0" max:"1"`
 }
 
@@ -173,7 +173,7 @@ type ReMax struct{}
 // TokenBaseline has the keys of optimal_token_baseline.
 type TokenBaseline struct {
 	Alone `koanf:",squash"`
-	// ZeroTail takes the baseline from what only the longest trajectory of a group reaches.
+	// ZeroTail removes the baseline from the places that only the longest trajectory of a group reaches.
 	ZeroTail bool `koanf:"zero_tail" default:"true"`
 }
 
@@ -186,7 +186,7 @@ type PrimeRLOO struct {
 	OutcomeWeight float64 `koanf:"outcome_weight" default:"5" min:"0"`
 }
 
-// Validate reports every fault: one of the two weights is above 0.
+// Validate reports every fault: at least a single weight must be above 0.
 func (c PrimeRLOO) Validate() error {
 	return check.All(check.Fields(c), check.That(c.ProcessWeight > 0 || c.OutcomeWeight > 0, "outcome_weight",
 		"0: advantage prime_rloo is 0 without an outcome and without process rewards: set it, or process_weight, above 0"))
@@ -206,8 +206,8 @@ type GiGPO struct {
 	Grouped `koanf:",squash"`
 	Scaling `koanf:",squash"`
 	Steps   `koanf:",squash"`
-	// Anchor says which tokens name the state that a turn began in: observation, those since the turn before, as the authors have it; or
-	// context, all of its row before it.
+	// Anchor selects the tokens that name the state that a turn began in: observation, the tokens since the turn before, as in the authors'
+	// code; or context, all tokens of its row before it.
 	Anchor string `koanf:"anchor" default:"observation" oneof:"observation context"`
 	// StepWeight multiplies the step advantage.
 	StepWeight float64 `koanf:"step_weight" default:"1" min:"0"`
@@ -222,23 +222,23 @@ type ReinforceStep struct {
 // GAEStep has the keys of gae_step.
 type GAEStep struct {
 	ReinforceStep `koanf:",squash"`
-	// StepLambda discounts what the critic did not expect, from one step of a trajectory to the next.
+	// StepLambda discounts the surprise of the critic, from a step of a trajectory to the next.
 	StepLambda float64 `koanf:"step_lambda" default:"1" min:"0" max:"1"`
 }
 
 // Bilevel has the keys of bilevel.
 type Bilevel struct {
 	GAEStep `koanf:",squash"`
-	// StepCredit and TokenCredit say how steps are credited, by return or gae, and the tokens of a step, uniform or gae. The defaults are
-	// L0's. Gamma and Lambda are read where TokenCredit is gae, StepLambda where StepCredit is gae.
+	// StepCredit and TokenCredit select how steps are credited, by return or gae, and the tokens of a step, uniform or gae. The defaults
+	// are L0's. Gamma and Lambda are read where TokenCredit is gae, StepLambda where StepCredit is gae.
 	StepCredit  string `koanf:"step_credit" default:"return" oneof:"return gae"`
 	TokenCredit string `koanf:"token_credit" default:"uniform" oneof:"uniform gae"`
-	// Gamma and Lambda discount from one action token to the next.
+	// Gamma and Lambda discount from an action token to the next.
 	Gamma  float64 `koanf:"gamma" default:"1" min:"0" max:"1"`
 	Lambda float64 `koanf:"lambda" default:"1" min:"0" max:"1"`
 }
 
-// Unread says why nothing depends on a key, beginning with the other key that says so; "" if something does.
+// Unread returns the reason why nothing depends on a key, beginning with the other key that causes it; "" if something does.
 func (c *Bilevel) Unread(key string) string {
 	switch {
 	case key == "step_lambda" && c.StepCredit != ByGAE:
@@ -249,8 +249,7 @@ func (c *Bilevel) Unread(key string) string {
 	return ""
 }
 
-// Arithmetic are the forms of other projects, by which the golden tests compare: no key has them, and a run has those of
-// [DefaultArithmetic].
+// Arithmetic has the variants of other projects, with which the golden tests compare: no key sets them, and a run uses [DefaultArithmetic].
 type Arithmetic struct {
 	// MaskRewards ignores rewards at tokens that are not actions. Defaults to true.
 	MaskRewards bool

@@ -7,8 +7,7 @@ import (
 	"github.com/weir-rl/weir/trainer/stats"
 )
 
-// layout says which rows make up which trajectory and which trajectories which group. It is rebuilt for each
-// batch in memory that is reused.
+// layout maps rows to trajectories and trajectories to groups. It is rebuilt for each batch in memory that is reused.
 type layout struct {
 	// rows of trajectory k, in step order: order[start[k]:start[k+1]].
 	order, start []int
@@ -19,13 +18,13 @@ type layout struct {
 	ids                      map[int]int
 }
 
-// build reads which rows make up which trajectory.
-func (l *layout) build(b *Batch) error {
+// buildRows reads which rows make up which trajectory.
+func (l *layout) buildRows(b *Batch) error {
 	rows := b.Rows()
-	if err := optional("Trajectory", b.Trajectory, rows); err != nil {
+	if err := checkOptional("Trajectory", b.Trajectory, rows); err != nil {
 		return err
 	}
-	if err := optional("Step", b.Step, rows); err != nil {
+	if err := checkOptional("Step", b.Step, rows); err != nil {
 		return err
 	}
 	l.of = stats.Resize(l.of, rows)
@@ -35,9 +34,9 @@ func (l *layout) build(b *Batch) error {
 			l.of[i] = i
 		}
 	} else {
-		n = l.dense(b.Trajectory, l.of)
+		n = l.denseIDs(b.Trajectory, l.of)
 	}
-	l.order, l.start = bucket(l.of, n, l.order, l.start)
+	l.order, l.start = bucketByKey(l.of, n, l.order, l.start)
 	if b.Step != nil && b.Trajectory != nil {
 		for k := range n {
 			slices.SortStableFunc(l.rowsOf(k), func(i, j int) int { return cmp.Compare(b.Step[i], b.Step[j]) })
@@ -46,12 +45,12 @@ func (l *layout) build(b *Batch) error {
 	return nil
 }
 
-// buildGroups reads the trajectories' groups from ids, one a row.
+// buildGroups reads the trajectories' groups from ids, with an entry for each row.
 func (l *layout) buildGroups(ids []int, rows int) error {
 	if err := stats.CheckLength("Group", ids, rows); err != nil {
 		return err
 	}
-	n := l.count()
+	n := l.trajectoryCount()
 	l.group = stats.Resize(l.group, n)
 	for k := range n {
 		rows := l.rowsOf(k)
@@ -62,20 +61,22 @@ func (l *layout) buildGroups(ids []int, rows int) error {
 			}
 		}
 	}
-	groups := l.dense(l.group, l.group)
-	l.trajectories, l.groupStart = bucket(l.group, groups, l.trajectories, l.groupStart)
+	groups := l.denseIDs(l.group, l.group)
+	l.trajectories, l.groupStart = bucketByKey(l.group, groups, l.trajectories, l.groupStart)
 	return nil
 }
 
-// count is the number of trajectories, groups that of groups.
-func (l *layout) count() int  { return len(l.start) - 1 }
-func (l *layout) groups() int { return len(l.groupStart) - 1 }
+// trajectoryCount returns the number of trajectories.
+func (l *layout) trajectoryCount() int { return len(l.start) - 1 }
+
+// groupCount returns the number of groups.
+func (l *layout) groupCount() int { return len(l.groupStart) - 1 }
 
 // rowsOf are the rows of trajectory k in step order.
 func (l *layout) rowsOf(k int) []int { return l.order[l.start[k]:l.start[k+1]] }
 
-// members are the trajectories of group g, in the order that they come in.
-func (l *layout) members(g int) []int {
+// groupMembers returns the trajectories of group g, in the batch's order.
+func (l *layout) groupMembers(g int) []int {
 	return l.trajectories[l.groupStart[g]:l.groupStart[g+1]]
 }
 
@@ -84,21 +85,22 @@ func (l *layout) emptyLast(b *Batch, g int, count bool) {
 	if count {
 		return
 	}
-	slices.SortStableFunc(l.members(g), func(i, j int) int {
-		return cmp.Compare(l.empty(b, i), l.empty(b, j))
+	slices.SortStableFunc(l.groupMembers(g), func(i, j int) int {
+		return cmp.Compare(l.countEmpty(b, i), l.countEmpty(b, j))
 	})
 }
 
-// empty is 1 if trajectory k has no action token, else 0.
-func (l *layout) empty(b *Batch, k int) int {
+// countEmpty returns 1 if trajectory k has no action token, else 0.
+func (l *layout) countEmpty(b *Batch, k int) int {
 	if lastAction(b, l.rowsOf(k)) < 0 {
 		return 1
 	}
 	return 0
 }
 
-// dense writes ids as 0, 1, 2, ... in order of first appearance and returns how many there are.
-func (l *layout) dense(ids, into []int) int {
+// denseIDs writes ids as 0, 1, 2, ... in order of first appearance and returns the number of different ids. in order of first appearance
+// and returns how many there are.
+func (l *layout) denseIDs(ids, into []int) int {
 	if l.ids == nil {
 		l.ids = map[int]int{}
 	}
@@ -114,8 +116,9 @@ func (l *layout) dense(ids, into []int) int {
 	return len(l.ids)
 }
 
-// bucket lists the indices of keys by key: those of key k are order[start[k]:start[k+1]], rising.
-func bucket(keys []int, n int, order, start []int) ([]int, []int) {
+// bucketByKey lists the indices of keys by key: the indices of key k are order[start[k]:start[k+1]], rising. those of key k are
+// order[start[k]:start[k+1]], rising.
+func bucketByKey(keys []int, n int, order, start []int) ([]int, []int) {
 	order, start = stats.Resize(order, len(keys)), stats.Resize(start, n+1)
 	clear(start)
 	for _, k := range keys {

@@ -2,8 +2,8 @@ package advantage
 
 import "github.com/weir-rl/weir/trainer/stats"
 
-// NormalizeProcessOf is an estimator whose process rewards, those before a trajectory's last action token, are divided by their largest
-// return in size over the batch before it reads them (PRIME, Agent-R1).
+// NormalizeProcessOf is an estimator whose process rewards, which stand before a trajectory's last action token, are divided by their
+// largest return in size over the batch before it reads them (PRIME, Agent-R1).
 func NormalizeProcessOf(e Estimator) Estimator { return &normalized{Estimator: e} }
 
 // normalized scales the process rewards (PRIME, as in Agent-R1) before another estimator reads them.
@@ -18,16 +18,16 @@ func (e *normalized) Estimate(b *Batch, out *Result) error {
 	if err := checkRewards(b); err != nil {
 		return err
 	}
-	if err := e.layout.build(b); err != nil {
+	if err := e.layout.buildRows(b); err != nil {
 		return err
 	}
-	process, outcome, err := e.split(b, &e.layout)
+	process, outcome, err := e.splitRewards(b, &e.layout)
 	if err != nil {
 		return err
 	}
 	e.scaled = append(e.scaled[:0], process...)
 	stats.Mask(e.scaled, b.Mask)
-	if err := e.layout.normalize(b.Offsets, e.scaled); err != nil {
+	if err := e.layout.normalizeProcess(b.Offsets, e.scaled); err != nil {
 		return err
 	}
 	scaled := *b

@@ -7,7 +7,7 @@ import (
 	"github.com/weir-rl/weir/trainer/stats"
 )
 
-// group is what an outcome estimator compares: the trajectories of one prompt, one entry each.
+// group is the input of an outcome estimator: the trajectories of a prompt, with an entry for each.
 type group struct {
 	// rewards are summed over the trajectory's rows and tokens.
 	rewards []float64
@@ -21,8 +21,8 @@ type group struct {
 	size int
 }
 
-// finite refuses advantages of a foreign formula that are not.
-func (g group) finite(name string) error {
+// checkFinite refuses a foreign formula's advantages that are not finite.
+func (g group) checkFinite(name string) error {
 	for i, a := range g.advantages {
 		if !stats.Finite(a) {
 			return fmt.Errorf("%s: the advantage of reward %v among %v is %v: it must be finite", name, g.rewards[i], g.rewards, a)
@@ -48,7 +48,7 @@ type outcome struct {
 	totals totals
 	// baselines are running means of rewards by agent.
 	baselines map[int]float64
-	// One entry a trajectory, those of a group next to each other.
+	// An entry for each trajectory, the entries of a group next to each other.
 	rewards, lengths, advantages []float64
 	agents                       []int
 	// kept is how many trajectories of each group count.
@@ -58,23 +58,23 @@ type outcome struct {
 func (e *outcome) Name() string { return e.name }
 
 func (e *outcome) Estimate(b *Batch, out *Result) error {
-	if err := e.compare(b); err != nil {
+	if err := e.compareGroups(b); err != nil {
 		return err
 	}
-	return e.broadcast(b, out)
+	return e.spreadAdvantages(b, out)
 }
 
-// compare fills the trajectories' advantages.
-func (e *outcome) compare(b *Batch) error {
-	if err := e.collect(b); err != nil {
+// compareGroups fills the trajectories' advantages.
+func (e *outcome) compareGroups(b *Batch) error {
+	if err := e.layOutBatch(b); err != nil {
 		return err
 	}
-	if err := e.sum(b); err != nil {
+	if err := e.sumRewards(b); err != nil {
 		return err
 	}
-	for g := range e.layout.groups() {
-		members := e.members(g)
-		e.shape(b, g, members)
+	for g := range e.layout.groupCount() {
+		members := e.countedMembers(g)
+		e.shapeRewards(b, g, members)
 		if err := e.formula(e, members); err != nil {
 			return err
 		}
@@ -82,16 +82,16 @@ func (e *outcome) compare(b *Batch) error {
 	return nil
 }
 
-// broadcast gives every action token its trajectory's advantage, whitened over the batch's tokens if the estimator
-// does so: long trajectories then weigh more.
-func (e *outcome) broadcast(b *Batch, out *Result) error {
+// spreadAdvantages gives every action token its trajectory's advantage, whitened over the batch's tokens if the estimator does so: long
+// trajectories then weigh more. long trajectories then weigh more.
+func (e *outcome) spreadAdvantages(b *Batch, out *Result) error {
 	off := 0.0
 	if e.Whiten {
 		var m stats.Moments
 		for k, a := range e.advantages {
 			m = m.Merge(stats.Moments{N: e.lengths[k], Mean: a})
 		}
-		f, err := e.whitening().Of(m)
+		f, err := e.chosenWhitening().Of(m)
 		if err != nil {
 			return err
 		}
@@ -103,7 +103,7 @@ func (e *outcome) broadcast(b *Batch, out *Result) error {
 	if e.MaskAdvantages {
 		off = 0
 	}
-	out.share(len(b.Mask))
+	out.resizeShared(len(b.Mask))
 	return stats.Parallel(len(e.advantages), len(b.Mask), func(lo, hi int) error {
 		for k := lo; k < hi; k++ {
 			for _, i := range e.layout.rowsOf(e.layout.trajectories[k]) {
@@ -114,8 +114,8 @@ func (e *outcome) broadcast(b *Batch, out *Result) error {
 	})
 }
 
-// collect lays the batch out and makes room.
-func (e *outcome) collect(b *Batch) error {
+// layOutBatch lays the batch out and makes room.
+func (e *outcome) layOutBatch(b *Batch) error {
 	if err := checkRewards(b); err != nil {
 		return err
 	}
@@ -126,26 +126,26 @@ func (e *outcome) collect(b *Batch) error {
 		}
 		ids = e.groupIDs
 	}
-	if err := e.layout.build(b); err != nil {
+	if err := e.layout.buildRows(b); err != nil {
 		return err
 	}
 	if err := e.layout.buildGroups(ids, b.Rows()); err != nil {
 		return err
 	}
-	if err := optional("Agent", b.Agent, b.Rows()); err != nil {
+	if err := checkOptional("Agent", b.Agent, b.Rows()); err != nil {
 		return err
 	}
-	n := e.layout.count()
+	n := e.layout.trajectoryCount()
 	e.rewards, e.lengths = stats.Resize(e.rewards, n), stats.Resize(e.lengths, n)
 	e.advantages, e.agents = stats.Resize(e.advantages, n), stats.Resize(e.agents, n)
-	e.kept = stats.Resize(e.kept, e.layout.groups())
+	e.kept = stats.Resize(e.kept, e.layout.groupCount())
 	return nil
 }
 
-// sum adds up the trajectories' rewards and lengths, group by group.
-func (e *outcome) sum(b *Batch) error {
+// sumRewards adds up the trajectories' rewards and lengths, group by group.
+func (e *outcome) sumRewards(b *Batch) error {
 	clear(e.advantages)
-	err := stats.Parallel(e.layout.groups(), len(b.Mask), func(lo, hi int) error {
+	err := stats.Parallel(e.layout.groupCount(), len(b.Mask), func(lo, hi int) error {
 		for g := lo; g < hi; g++ {
 			if err := e.sumGroup(b, g); err != nil {
 				return err
@@ -157,8 +157,8 @@ func (e *outcome) sum(b *Batch) error {
 		return err
 	}
 	e.totals = totals{}
-	for g := range e.layout.groups() {
-		members := e.members(g)
+	for g := range e.layout.groupCount() {
+		members := e.countedMembers(g)
 		e.totals.trajectories += len(members.rewards)
 		for _, r := range members.rewards {
 			if r != 0 {
@@ -169,7 +169,7 @@ func (e *outcome) sum(b *Batch) error {
 	return nil
 }
 
-// sumGroup is sum of group g: those of its trajectories that count come before those that do not.
+// sumGroup is sumRewards of group g: trajectories that count come before trajectories that do not.
 func (e *outcome) sumGroup(b *Batch, g int) (err error) {
 	e.layout.emptyLast(b, g, e.CountEmpty)
 	e.kept[g] = 0
@@ -189,8 +189,8 @@ func (e *outcome) sumGroup(b *Batch, g int) (err error) {
 	return nil
 }
 
-// members are the trajectories of group g that count.
-func (e *outcome) members(g int) group {
+// countedMembers returns the trajectories of group g that count.
+func (e *outcome) countedMembers(g int) group {
 	lo := e.layout.groupStart[g]
 	hi := lo + e.kept[g]
 	return group{
@@ -202,7 +202,7 @@ func (e *outcome) members(g int) group {
 // scoreRows sums given rewards and counts the action tokens of a trajectory's rows.
 func scoreRows(b *Batch, rewards []float64, rows []int, masked bool) (reward, length float64, err error) {
 	for _, i := range rows {
-		r, l, err := scoreRow(b, rewards, i, masked)
+		r, l, err := scoreSingleRow(b, rewards, i, masked)
 		if err != nil {
 			return 0, 0, err
 		}
@@ -211,8 +211,8 @@ func scoreRows(b *Batch, rewards []float64, rows []int, masked bool) (reward, le
 	return reward, length, nil
 }
 
-// scoreRow is score of one row.
-func scoreRow(b *Batch, rewards []float64, i int, masked bool) (reward, length float64, err error) {
+// scoreSingleRow is scoreRows of a single row.
+func scoreSingleRow(b *Batch, rewards []float64, i int, masked bool) (reward, length float64, err error) {
 	x := rewards[b.Offsets[i]:b.Offsets[i+1]]
 	reward, n := stats.Sum(x, b.Mask[b.Offsets[i]:b.Offsets[i+1]])
 	if !masked {
@@ -224,8 +224,8 @@ func scoreRow(b *Batch, rewards []float64, i int, masked bool) (reward, length f
 	return reward, float64(n), nil
 }
 
-// whitening is the one that the options choose.
-func (w *whitener) whitening() stats.Whitening {
+// chosenWhitening returns the whitening that the options choose.
+func (w *whitener) chosenWhitening() stats.Whitening {
 	return stats.Whitening{MeanEpsilon: w.CountEpsilon, VarianceEpsilon: w.WhitenEpsilon}
 }
 
@@ -235,7 +235,7 @@ func (w *whitener) whitenTokens(from, advantages []float64, m []uint8, moments s
 	f := stats.Identity()
 	if w.Whiten {
 		var err error
-		if f, err = w.whitening().Of(moments); err != nil {
+		if f, err = w.chosenWhitening().Of(moments); err != nil {
 			return err
 		}
 	}
@@ -249,7 +249,7 @@ func (w *whitener) whitenTokens(from, advantages []float64, m []uint8, moments s
 	})
 }
 
-// State is the running means by agent of rae; nil for others.
+// State is the running means by agent of rae; nil for other formulas.
 func (e *outcome) State() ([]byte, error) {
 	if len(e.baselines) == 0 {
 		return nil, nil

@@ -19,7 +19,7 @@ type primeRLOO struct {
 	PrimeRLOO
 	layout layout
 	splitter
-	// One entry a trajectory.
+	// An entry for each trajectory.
 	rewards, means []float64
 	parts          []stats.Moments
 }
@@ -30,23 +30,23 @@ func (e *primeRLOO) Estimate(b *Batch, out *Result) error {
 	if err := checkRewards(b); err != nil {
 		return err
 	}
-	if err := e.layout.build(b); err != nil {
+	if err := e.layout.buildRows(b); err != nil {
 		return err
 	}
 	if err := e.layout.buildGroups(b.Group, b.Rows()); err != nil {
 		return err
 	}
-	process, rewards, err := e.split(b, &e.layout)
+	process, rewards, err := e.splitRewards(b, &e.layout)
 	if err != nil {
 		return err
 	}
-	n := e.layout.count()
+	n := e.layout.trajectoryCount()
 	e.rewards, e.means, e.parts = stats.Resize(e.rewards, n), stats.Resize(e.means, n), stats.Resize(e.parts, n)
-	returns := out.raw(len(b.Mask))
+	returns := out.resizeReturns(len(b.Mask))
 	var m stats.Moments
-	err = stats.Parallel(e.layout.groups(), len(b.Mask), func(lo, hi int) error {
+	err = stats.Parallel(e.layout.groupCount(), len(b.Mask), func(lo, hi int) error {
 		for g := lo; g < hi; g++ {
-			if err := e.group(b, e.layout.members(g), rewards, process, returns); err != nil {
+			if err := e.fillReturns(b, e.layout.groupMembers(g), rewards, process, returns); err != nil {
 				return err
 			}
 		}
@@ -62,17 +62,17 @@ func (e *primeRLOO) Estimate(b *Batch, out *Result) error {
 		return err
 	}
 	if e.MaskReturns && !e.MaskAdvantages && !out.AdvantagesOnly {
-		stats.Mask(returns, b.Mask) // only now, as the advantages carry what stood there
+		stats.Mask(returns, b.Mask) // only now, as the advantages read the masked entries
 	}
 	return nil
 }
 
-// group fills the returns of a group's trajectories. A group of one has nothing to leave out: its rewards stand, or
-// count for nothing, as Single says.
-func (e *primeRLOO) group(b *Batch, members []int, rewards, processRewards, returns []float64) error {
+// fillReturns fills the returns of a group's trajectories. A group of one trajectory has no others: its rewards stand, or count as 0, by
+// the key single.
+func (e *primeRLOO) fillReturns(b *Batch, members []int, rewards, processRewards, returns []float64) error {
 	n, process, outcome := 0.0, 0.0, 0.0
 	for _, k := range members {
-		length, err := e.sum(b, k, rewards, processRewards)
+		length, err := e.sumTrajectory(b, k, rewards, processRewards)
 		if err != nil {
 			return err
 		}
@@ -96,7 +96,7 @@ func (e *primeRLOO) group(b *Batch, members []int, rewards, processRewards, retu
 		for _, i := range slices.Backward(e.layout.rowsOf(k)) {
 			lo, hi := b.Offsets[i], b.Offsets[i+1]
 			var m stats.Moments
-			from, m = e.returns(b.Mask[lo:hi], processRewards[lo:hi], scale, process*share, from, returns[lo:hi])
+			from, m = e.rowReturns(b.Mask[lo:hi], processRewards[lo:hi], scale, process*share, from, returns[lo:hi])
 			e.parts[k] = e.parts[k].Merge(m)
 			if e.MaskReturns && e.MaskAdvantages {
 				stats.Mask(returns[lo:hi], b.Mask[lo:hi])
@@ -106,8 +106,8 @@ func (e *primeRLOO) group(b *Batch, members []int, rewards, processRewards, retu
 	return nil
 }
 
-// sum notes trajectory k's outcome and its mean process reward, and counts its action tokens.
-func (e *primeRLOO) sum(b *Batch, k int, rewards, processRewards []float64) (length float64, err error) {
+// sumTrajectory notes trajectory k's outcome and its mean process reward, and counts its action tokens.
+func (e *primeRLOO) sumTrajectory(b *Batch, k int, rewards, processRewards []float64) (length float64, err error) {
 	rows, process := e.layout.rowsOf(k), 0.0
 	if e.rewards[k], length, err = scoreRows(b, rewards, rows, e.MaskRewards); err != nil {
 		return 0, err
@@ -123,13 +123,13 @@ func (e *primeRLOO) sum(b *Batch, k int, rewards, processRewards []float64) (len
 	return length, nil
 }
 
-// primeState is what the sum carries backward: the return so far, and the outcome's part until the last action token
-// has taken it.
+// primeState is the state that the sum carries backward: the return so far, and the outcome's part until the last action token has taken
+// it.
 type primeState struct{ running, last float64 }
 
-// returns sums a row's rewards backward from what follows the row. It gives where the row before it goes on from, and the
-// moments over action tokens.
-func (e *primeRLOO) returns(mask []uint8, process []float64, scale, baseline float64, from primeState, out []float64) (to primeState, m stats.Moments) {
+// rowReturns sums a row's rewards backward, from the state after the row. It returns the state for the row before it, and the moments over
+// action tokens. It gives where the row before it goes on from, and the moments over action tokens.
+func (e *primeRLOO) rowReturns(mask []uint8, process []float64, scale, baseline float64, from primeState, out []float64) (to primeState, m stats.Moments) {
 	scale, baseline = scale*e.ProcessWeight, baseline*e.ProcessWeight
 	running, last := from.running, from.last
 	for hi := len(mask); hi > 0; {

@@ -24,20 +24,21 @@ func NormalizeProcess(offsets []int, x, out []float64) error {
 		return err
 	}
 	var rows layout
-	if err := rows.build(&Batch{Offsets: offsets}); err != nil {
+	if err := rows.buildRows(&Batch{Offsets: offsets}); err != nil {
 		return err
 	}
 	copy(out, x)
-	return rows.normalize(offsets, out)
+	return rows.normalizeProcess(offsets, out)
 }
 
-// normalize is NormalizeProcess over the layout's trajectories, in place: a return runs through all rows of its trajectory.
-func (l *layout) normalize(offsets []int, x []float64) error {
+// normalizeProcess is NormalizeProcess over the layout's trajectories, in place: a return runs through all rows of its trajectory. a return
+// runs through all rows of its trajectory.
+func (l *layout) normalizeProcess(offsets []int, x []float64) error {
 	if err := stats.CheckFinite("ProcessRewards", x, offsets, nil); err != nil {
 		return err
 	}
 	largest := 0.0
-	for k := range l.count() {
+	for k := range l.trajectoryCount() {
 		running := 0.0
 		for _, i := range slices.Backward(l.rowsOf(k)) {
 			for _, v := range slices.Backward(x[offsets[i]:offsets[i+1]]) {
@@ -52,18 +53,18 @@ func (l *layout) normalize(offsets []int, x []float64) error {
 	return nil
 }
 
-// splitter tells process rewards from outcomes where the batch has them in one array.
+// splitter separates process rewards from outcomes where the batch has them in a single array.
 type splitter struct{ process, outcome []float64 }
 
-// split returns the batch's process rewards and the others.
-func (s *splitter) split(b *Batch, l *layout) (process, outcome []float64, err error) {
+// splitRewards returns the batch's process rewards and its other rewards.
+func (s *splitter) splitRewards(b *Batch, l *layout) (process, outcome []float64, err error) {
 	if b.ProcessRewards != nil {
 		return b.ProcessRewards, b.Rewards, stats.CheckLength("ProcessRewards", b.ProcessRewards, len(b.Mask))
 	}
 	s.process = append(s.process[:0], b.Rewards...)
 	s.outcome = stats.Resize(s.outcome, len(b.Rewards))
 	clear(s.outcome)
-	for k := range l.count() {
+	for k := range l.trajectoryCount() {
 		if t := lastAction(b, l.rowsOf(k)); t >= 0 {
 			s.process[t], s.outcome[t] = 0, b.Rewards[t]
 		}
@@ -83,5 +84,5 @@ func lastAction(b *Batch, rows []int) int {
 	return -1
 }
 
-// hasAction says whether row i has an action token.
+// hasAction reports whether row i has an action token.
 func hasAction(b *Batch, i int) bool { return slices.Contains(b.Mask[b.Offsets[i]:b.Offsets[i+1]], 1) }

@@ -6,19 +6,19 @@ import (
 	"github.com/weir-rl/weir/trainer/stats"
 )
 
-// stepwise gives all action tokens of a row the same advantage: a row is one step of an agent, one context and
-// what it did there. With step_unit turn the batch is cut into rows of one turn first.
+// stepwise gives all action tokens of a row the same advantage: a row is a step of an agent, a context and the actions in it. With
+// step_unit turn the batch is cut into rows of a single turn first.
 type stepwise struct {
 	name string
 	whitener
 	Steps
-	// lambda is that of generalized advantage estimation over steps.
+	// lambda is the lambda of generalized advantage estimation over steps.
 	lambda float64
 	// byGAE credits steps by generalized advantage estimation, else by their discounted return.
 	byGAE  bool
 	layout layout
 	steps  steps
-	// whole are the steps' advantages after whitening, sample those that count in it.
+	// whole are the steps' advantages after whitening, sample the advantages that count in it.
 	whole, sample []float64
 	rewards       []float64
 	rows          []int
@@ -26,7 +26,7 @@ type stepwise struct {
 	cutter        cutter
 }
 
-// steps hold one entry a row.
+// steps hold an entry for each row.
 type steps struct{ rewards, values, advantages, returns []float64 }
 
 func (e *stepwise) Name() string { return e.name }
@@ -36,60 +36,60 @@ func (e *stepwise) Estimate(b *Batch, out *Result) error {
 		return err
 	}
 	if e.StepUnit != UnitTurn {
-		return e.estimate(b, out)
+		return e.estimateSteps(b, out)
 	}
-	turns, err := e.cutter.cut(b)
+	turns, err := e.cutter.cutByTurns(b)
 	if err != nil {
 		return err
 	}
-	return e.cutter.fault(e.estimate(turns, out))
+	return e.cutter.faultInRow(e.estimateSteps(turns, out))
 }
 
-// estimate takes each row as a step.
-func (e *stepwise) estimate(b *Batch, out *Result) error {
-	if err := e.layout.build(b); err != nil {
+// estimateSteps takes each row as a step.
+func (e *stepwise) estimateSteps(b *Batch, out *Result) error {
+	if err := e.layout.buildRows(b); err != nil {
 		return err
 	}
-	if err := optional("Bootstrap", b.Bootstrap, b.Rows()); err != nil {
+	if err := checkOptional("Bootstrap", b.Bootstrap, b.Rows()); err != nil {
 		return err
 	}
 	if err := stats.CheckRowsFinite("Bootstrap", b.Bootstrap); err != nil {
 		return err
 	}
-	if err := e.steps.read(b, e.byGAE, e.MaskRewards); err != nil {
+	if err := e.steps.readSteps(b, e.byGAE, e.MaskRewards); err != nil {
 		return err
 	}
-	for k := range e.layout.count() {
+	for k := range e.layout.trajectoryCount() {
 		rows, after := e.layout.rowsOf(k), 0.0
 		if b.Bootstrap != nil {
 			after = b.Bootstrap[rows[len(rows)-1]]
 		}
-		e.steps.credit(e.counted(b, rows), e.byGAE, e.StepGamma, e.lambda, after)
+		e.steps.creditBackward(e.countedSteps(b, rows), e.byGAE, e.StepGamma, e.lambda, after)
 	}
 	if e.inner != nil {
-		return e.tokens(b, out)
+		return e.estimateTokens(b, out)
 	}
 	e.whitenSteps(b)
 	if out.AdvantagesOnly && !e.byGAE {
-		out.share(len(b.Mask))
+		out.resizeShared(len(b.Mask))
 	} else {
-		out.resize(len(b.Mask))
+		out.resizeApart(len(b.Mask))
 	}
 	return stats.Parallel(b.Rows(), len(b.Mask), func(first, end int) error {
 		for i := first; i < end; i++ {
 			lo, hi := b.Offsets[i], b.Offsets[i+1]
-			e.broadcast(b.Mask[lo:hi], e.whole[i], e.MaskAdvantages, out.Advantages[lo:hi])
+			e.fillTokens(b.Mask[lo:hi], e.whole[i], e.MaskAdvantages, out.Advantages[lo:hi])
 			if out.Returns == nil {
 				continue
 			}
-			e.broadcast(b.Mask[lo:hi], e.steps.returns[i], e.MaskReturns, out.Returns[lo:hi])
+			e.fillTokens(b.Mask[lo:hi], e.steps.returns[i], e.MaskReturns, out.Returns[lo:hi])
 		}
 		return nil
 	})
 }
 
-// broadcast gives a row's action tokens, or all of its tokens, the value v.
-func (e *stepwise) broadcast(m []uint8, v float64, masked bool, out []float64) {
+// fillTokens gives a row's action tokens, or all of its tokens, the value v.
+func (e *stepwise) fillTokens(m []uint8, v float64, masked bool, out []float64) {
 	off := v
 	if masked {
 		off = 0
@@ -97,8 +97,9 @@ func (e *stepwise) broadcast(m []uint8, v float64, masked bool, out []float64) {
 	stats.Fill(out, m, v, off)
 }
 
-// counted are the rows that are steps: those with action tokens, or all if CountEmpty.
-func (e *stepwise) counted(b *Batch, rows []int) []int {
+// countedSteps returns the rows that are steps: rows with action tokens, or all if CountEmpty. those with action tokens, or all if
+// CountEmpty.
+func (e *stepwise) countedSteps(b *Batch, rows []int) []int {
 	if e.CountEmpty {
 		return rows
 	}
@@ -130,8 +131,9 @@ func (e *stepwise) whitenSteps(b *Batch) {
 	e.sample = sample
 }
 
-// tokens is the second level: GAE over the tokens of each step, whose return is the reward of its last action.
-func (e *stepwise) tokens(b *Batch, out *Result) error {
+// estimateTokens is the second level: GAE over the tokens of each step, whose return is the reward of its last action. GAE over the tokens
+// of each step, whose return is the reward of its last action.
+func (e *stepwise) estimateTokens(b *Batch, out *Result) error {
 	e.rewards = append(e.rewards[:0], b.Rewards...)
 	placeReturns(b, e.steps.returns, e.rewards)
 	inner := *b
@@ -152,8 +154,8 @@ func placeReturns(b *Batch, returns, rewards []float64) {
 	}
 }
 
-// read takes the steps' rewards and values from the batch.
-func (s *steps) read(b *Batch, values, masked bool) error {
+// readSteps takes the steps' rewards and values from the batch.
+func (s *steps) readSteps(b *Batch, values, masked bool) error {
 	rows := b.Rows()
 	s.rewards, s.values = stats.Resize(s.rewards, rows), stats.Resize(s.values, rows)
 	s.advantages, s.returns = stats.Resize(s.advantages, rows), stats.Resize(s.returns, rows)
@@ -171,7 +173,7 @@ func (s *steps) read(b *Batch, values, masked bool) error {
 		err := stats.Parallel(rows, len(b.Mask), func(lo, hi int) error {
 			for i := lo; i < hi; i++ {
 				var err error
-				if s.rewards[i], _, err = scoreRow(b, b.Rewards, i, masked); err != nil {
+				if s.rewards[i], _, err = scoreSingleRow(b, b.Rewards, i, masked); err != nil {
 					return err
 				}
 			}
@@ -214,7 +216,7 @@ func (s *steps) firstValues(b *Batch) error {
 	return nil
 }
 
-// credit runs backward over the rows of one trajectory. By return (L0's step REINFORCE):
+// creditBackward runs backward over the rows of one trajectory. By return (L0's step REINFORCE):
 //
 //	G_k = r_k + gamma G_{k+1},  A_k = G_k
 //
@@ -222,8 +224,8 @@ func (s *steps) firstValues(b *Batch) error {
 //
 //	delta_k = r_k + gamma V_{k+1} - V_k,  A_k = delta_k + gamma lambda A_{k+1},  G_k = A_k + V_k
 //
-// after is what follows the last: the critic's value where the rollout was cut off, else 0.
-func (s *steps) credit(rows []int, byGAE bool, gamma, lambda, after float64) {
+// after is the value after the last row: the critic's where the rollout was cut off, else 0.
+func (s *steps) creditBackward(rows []int, byGAE bool, gamma, lambda, after float64) {
 	running, next := after, 0.0
 	if byGAE {
 		running, next = 0, after

@@ -11,25 +11,25 @@ import (
 type tokenwise struct {
 	name    string
 	options tokenOptions
-	// recursion fills one row of the result and returns where the row before it goes on from, and the moments of what
-	// may be whitened.
+	// recursion fills a row of the result and returns the state for the row before it, and the moments of the advantages that may be
+	// whitened.
 	recursion func(o *tokenOptions, r tokenRow, from state) (state, stats.Moments)
 	values    bool // reads Values
 	baselines bool // reads Baselines
-	// same says that advantages before whitening are the returns.
+	// same is set if the advantages before whitening are the returns.
 	same   bool
 	layout layout
-	// parts are moments of the advantages, one a trajectory.
+	// parts are moments of the advantages, with an entry for each trajectory.
 	parts []stats.Moments
 }
 
-// tokenOptions are what the recursions read.
+// tokenOptions are the options of the recursions.
 type tokenOptions struct {
 	whitener
 	gamma, lambda float64
 }
 
-// tokenRow is one row: slices with one entry a token.
+// tokenRow is a row: slices with an entry for each token.
 type tokenRow struct {
 	mask                []uint8
 	rewards, values     []float64
@@ -37,30 +37,30 @@ type tokenRow struct {
 	advantages, returns []float64
 }
 
-// state is what the recursion carries backward: the return or advantage so far, and the value of the next state.
+// state is the state that a recursion carries backward: the return or advantage so far, and the value of the next state.
 type state struct{ running, next float64 }
 
 func (e *tokenwise) Name() string { return e.name }
 
 func (e *tokenwise) Estimate(b *Batch, out *Result) error {
-	if err := e.check(b); err != nil {
+	if err := e.checkBatch(b); err != nil {
 		return err
 	}
 	o := e.options
 	var returns []float64
 	if e.values {
-		out.resize(len(b.Mask))
+		out.resizeApart(len(b.Mask))
 		returns = out.Returns
 	} else {
-		returns = out.raw(len(b.Mask))
+		returns = out.resizeReturns(len(b.Mask))
 		o.MaskReturns = o.MaskReturns && !out.AdvantagesOnly
 	}
-	n := e.layout.count()
+	n := e.layout.trajectoryCount()
 	e.parts = stats.Resize(e.parts, n)
 	err := stats.Parallel(n, len(b.Mask), func(lo, hi int) error {
 		for k := lo; k < hi; k++ {
 			var err error
-			if e.parts[k], err = e.trajectory(b, &o, e.layout.rowsOf(k), out.Advantages, returns); err != nil {
+			if e.parts[k], err = e.runTrajectory(b, &o, e.layout.rowsOf(k), out.Advantages, returns); err != nil {
 				return err
 			}
 		}
@@ -81,13 +81,13 @@ func (e *tokenwise) Estimate(b *Batch, out *Result) error {
 		return err
 	}
 	if e.same && o.MaskReturns && !o.MaskAdvantages {
-		stats.Mask(returns, b.Mask) // only now, as the advantages carry what stood there
+		stats.Mask(returns, b.Mask) // only now, as the advantages read the masked entries
 	}
 	return nil
 }
 
-// trajectory runs the recursion over a trajectory's rows, last to first, and returns the moments of the advantages.
-func (e *tokenwise) trajectory(b *Batch, o *tokenOptions, rows []int, advantages, returns []float64) (m stats.Moments, err error) {
+// runTrajectory runs the recursion over a trajectory's rows, last to first, and returns the moments of the advantages.
+func (e *tokenwise) runTrajectory(b *Batch, o *tokenOptions, rows []int, advantages, returns []float64) (m stats.Moments, err error) {
 	var s state
 	if b.Bootstrap != nil {
 		s.next = b.Bootstrap[rows[len(rows)-1]]
@@ -110,13 +110,13 @@ func (e *tokenwise) trajectory(b *Batch, o *tokenOptions, rows []int, advantages
 			return m, tokenFault(b, i, o.MaskRewards, field{"Rewards", b.Rewards}, field{"Values", b.Values})
 		}
 		m = m.Merge(row)
-		e.after(o, r)
+		e.maskRow(o, r)
 	}
 	return m, nil
 }
 
-// after masks a row, which is still in the cache, unless it is to be whitened and masked later.
-func (e *tokenwise) after(o *tokenOptions, r tokenRow) {
+// maskRow masks a row, which is still in the cache, unless it is to be whitened and masked later.
+func (e *tokenwise) maskRow(o *tokenOptions, r tokenRow) {
 	later := o.Whiten
 	if !later {
 		if e.same {
@@ -131,8 +131,8 @@ func (e *tokenwise) after(o *tokenOptions, r tokenRow) {
 	}
 }
 
-// check checks shapes and lays the batch out.
-func (e *tokenwise) check(b *Batch) error {
+// checkBatch checks shapes and lays the batch out.
+func (e *tokenwise) checkBatch(b *Batch) error {
 	if err := checkRewards(b); err != nil {
 		return err
 	}
@@ -149,19 +149,19 @@ func (e *tokenwise) check(b *Batch) error {
 			return err
 		}
 	}
-	if err := optional("Bootstrap", b.Bootstrap, b.Rows()); err != nil {
+	if err := checkOptional("Bootstrap", b.Bootstrap, b.Rows()); err != nil {
 		return err
 	}
 	if err := stats.CheckRowsFinite("Bootstrap", b.Bootstrap); err != nil {
 		return err
 	}
-	return e.layout.build(b)
+	return e.layout.buildRows(b)
 }
 
-// gae is generalized advantage estimation (arXiv 1506.02438, equations 11 and 16) over action tokens:
+// gaeRecursion is generalized advantage estimation (arXiv 1506.02438, equations 11 and 16) over action tokens:
 //
 //	delta_t = r_t + gamma V_{t+1} - V_t,  A_t = delta_t + gamma lambda A_{t+1},  G_t = A_t + V_t
-func gae(o *tokenOptions, r tokenRow, s state) (state, stats.Moments) {
+func gaeRecursion(o *tokenOptions, r tokenRow, s state) (state, stats.Moments) {
 	var m stats.Moments
 	for hi := len(r.mask); hi > 0; {
 		lo, acts := stats.LastRun(r.mask[:hi])
@@ -169,7 +169,7 @@ func gae(o *tokenOptions, r tokenRow, s state) (state, stats.Moments) {
 		advantages, returns := r.advantages[lo:hi], r.returns[lo:hi]
 		hi = lo
 		if !acts {
-			s.rest(o, values, advantages, returns)
+			s.fillMasked(o, values, advantages, returns)
 			continue
 		}
 		for t, v := range slices.Backward(values) {
@@ -182,8 +182,8 @@ func gae(o *tokenOptions, r tokenRow, s state) (state, stats.Moments) {
 	return s, m
 }
 
-// rest fills tokens that are not actions, which take no time.
-func (s state) rest(o *tokenOptions, values, advantages, returns []float64) {
+// fillMasked fills tokens that are not actions, which take no time.
+func (s state) fillMasked(o *tokenOptions, values, advantages, returns []float64) {
 	a := 0.0
 	if o.CarryMasked {
 		a = s.running
@@ -198,13 +198,13 @@ func (s state) rest(o *tokenOptions, values, advantages, returns []float64) {
 	}
 }
 
-// discounted is the discounted return over action tokens, the advantage of REINFORCE++ (arXiv 2501.03262)
+// discountedReturn is the discounted return over action tokens, the advantage of REINFORCE++ (arXiv 2501.03262)
 // before whitening:
 //
 //	G_t = r_t + gamma G_{t+1}
 //
 // ResetAtMask breaks the sum at every token that is not an action.
-func discounted(o *tokenOptions, r tokenRow, s state) (state, stats.Moments) {
+func discountedReturn(o *tokenOptions, r tokenRow, s state) (state, stats.Moments) {
 	var m stats.Moments
 	for hi := len(r.mask); hi > 0; {
 		lo, acts := stats.LastRun(r.mask[:hi])
@@ -216,17 +216,18 @@ func discounted(o *tokenOptions, r tokenRow, s state) (state, stats.Moments) {
 			s.running, run = stats.Scan(rewards, o.gamma, s.running, returns)
 			m = m.Merge(run)
 		case o.ResetAtMask:
-			s.reset(o, rewards, returns)
+			s.resetAtMask(o, rewards, returns)
 			s.running = 0
 		default:
-			stats.Set(returns, s.carried(o))
+			stats.Set(returns, s.carriedValue(o))
 		}
 	}
 	return s, m
 }
 
-// reset fills tokens that are not actions, each of which sees only what follows it at once.
-func (s state) reset(o *tokenOptions, rewards, returns []float64) {
+// resetAtMask fills tokens that are not actions: the return of a token is its own reward; the last token adds gamma times the return after
+// it.
+func (s state) resetAtMask(o *tokenOptions, rewards, returns []float64) {
 	clear(returns)
 	if !o.CarryMasked {
 		return
@@ -237,18 +238,18 @@ func (s state) reset(o *tokenOptions, rewards, returns []float64) {
 	returns[len(returns)-1] += o.gamma * s.running
 }
 
-// carried is what a token that is not an action holds.
-func (s state) carried(o *tokenOptions) float64 {
+// carriedValue returns the value of a token that is not an action.
+func (s state) carriedValue(o *tokenOptions) float64 {
 	if o.CarryMasked {
 		return s.running
 	}
 	return 0
 }
 
-// remax subtracts the greedy rollout's reward from the return (arXiv 2310.10505):
+// remaxRecursion subtracts the greedy rollout's reward from the return (arXiv 2310.10505):
 //
 //	A_t = sum_{s >= t} r_s - R(greedy)
-func remax(_ *tokenOptions, r tokenRow, s state) (state, stats.Moments) {
+func remaxRecursion(_ *tokenOptions, r tokenRow, s state) (state, stats.Moments) {
 	for hi := len(r.mask); hi > 0; {
 		lo, acts := stats.LastRun(r.mask[:hi])
 		rewards, advantages, returns := r.rewards[lo:hi], r.advantages[lo:hi], r.returns[lo:hi]

@@ -6,8 +6,8 @@ import (
 	"github.com/weir-rl/weir/trainer/stats"
 )
 
-// turnwise is MT-GRPO (arXiv 2505.11821, section 4): the turns before a trajectory's last one are credited with
-// its process rewards beside the outcome, each compared within the group; the last turn with the outcome alone.
+// turnwise is MT-GRPO (arXiv 2505.11821, section 4): the turns before a trajectory's last turn are credited with its process rewards beside
+// the outcome, each compared within the group; the last turn with the outcome alone.
 //
 //	A = A_outcome + weight A_turn before the last turn, A_outcome in it, then whitened
 //
@@ -22,35 +22,35 @@ type turnwise struct {
 }
 
 func (e *turnwise) Estimate(b *Batch, out *Result) error {
-	if err := e.collect(b); err != nil {
+	if err := e.layOutBatch(b); err != nil {
 		return err
 	}
-	rewards, outcome, err := e.split(b, &e.layout)
+	rewards, outcome, err := e.splitRewards(b, &e.layout)
 	if err != nil {
 		return err
 	}
 	final := *b
 	final.Rewards = outcome
-	if err := e.sum(&final); err != nil {
+	if err := e.sumRewards(&final); err != nil {
 		return err
 	}
-	n := e.layout.count()
+	n := e.layout.trajectoryCount()
 	e.turns, e.turnAdvantages = stats.Resize(e.turns, n), stats.Resize(e.turnAdvantages, n)
 	for k, trajectory := range e.layout.trajectories {
 		e.turns[k] = 0
 		for _, i := range e.layout.rowsOf(trajectory) {
-			r, _, err := scoreRow(b, rewards, i, e.MaskRewards)
+			r, _, err := scoreSingleRow(b, rewards, i, e.MaskRewards)
 			if err != nil {
 				return tokenFault(b, i, e.MaskRewards, field{"ProcessRewards", rewards})
 			}
 			e.turns[k] += r
 		}
 	}
-	out.share(len(b.Mask))
+	out.resizeShared(len(b.Mask))
 	clear(e.turnAdvantages)
-	for g := range e.layout.groups() {
+	for g := range e.layout.groupCount() {
 		lo := e.layout.groupStart[g]
-		members := e.members(g)
+		members := e.countedMembers(g)
 		if err := e.formula(&e.outcome, members); err != nil {
 			return err
 		}
@@ -60,17 +60,17 @@ func (e *turnwise) Estimate(b *Batch, out *Result) error {
 			return err
 		}
 	}
-	e.spans = stats.Resize(e.spans, e.layout.count())
+	e.spans = stats.Resize(e.spans, e.layout.trajectoryCount())
 	var m stats.Moments
 	for k, trajectory := range e.layout.trajectories {
-		e.spans[k] = e.span(b, e.layout.rowsOf(trajectory))
-		earlier, last := e.credits(k)
+		e.spans[k] = e.findLastTurn(b, e.layout.rowsOf(trajectory))
+		earlier, last := e.turnCredits(k)
 		m = m.Merge(stats.Moments{N: e.lengths[k] - e.spans[k].tokens, Mean: earlier})
 		m = m.Merge(stats.Moments{N: e.spans[k].tokens, Mean: last})
 	}
 	f := stats.Identity()
 	if e.Whiten {
-		if f, err = e.whitening().Of(m); err != nil {
+		if f, err = e.chosenWhitening().Of(m); err != nil {
 			return err
 		}
 	}
@@ -78,17 +78,17 @@ func (e *turnwise) Estimate(b *Batch, out *Result) error {
 	if e.MaskAdvantages {
 		off = 0
 	}
-	return stats.Parallel(e.layout.count(), len(b.Mask), func(lo, hi int) error {
+	return stats.Parallel(e.layout.trajectoryCount(), len(b.Mask), func(lo, hi int) error {
 		for k := lo; k < hi; k++ {
-			earlier, last := e.credits(k)
-			e.fill(b, k, f.At(earlier), f.At(last), off, out.Advantages)
+			earlier, last := e.turnCredits(k)
+			e.fillAdvantages(b, k, f.At(earlier), f.At(last), off, out.Advantages)
 		}
 		return nil
 	})
 }
 
-// credits are what trajectory k's earlier turns get, and its last.
-func (e *turnwise) credits(k int) (earlier, last float64) {
+// turnCredits returns the advantages of trajectory k's earlier turns, and of its last turn.
+func (e *turnwise) turnCredits(k int) (earlier, last float64) {
 	earlier = e.advantages[k] + e.weight*e.turnAdvantages[k]
 	if e.spans[k].only {
 		return earlier, earlier
@@ -96,8 +96,8 @@ func (e *turnwise) credits(k int) (earlier, last float64) {
 	return earlier, e.advantages[k]
 }
 
-// fill writes a trajectory's advantages.
-func (e *turnwise) fill(b *Batch, k int, earlier, last, off float64, advantages []float64) {
+// fillAdvantages writes a trajectory's advantages.
+func (e *turnwise) fillAdvantages(b *Batch, k int, earlier, last, off float64, advantages []float64) {
 	begins := e.spans[k].begins
 	for j, i := range e.layout.rowsOf(e.layout.trajectories[k]) {
 		lo, hi := b.Offsets[i], b.Offsets[i+1]
@@ -113,19 +113,18 @@ func (e *turnwise) fill(b *Batch, k int, earlier, last, off float64, advantages 
 	}
 }
 
-// lastTurn is the last run of action tokens of a trajectory: where it begins, how many tokens it has, and whether
-// there is no other.
+// lastTurn is the last run of action tokens of a trajectory: where it begins, how many tokens it has, and whether it is the only run.
 type lastTurn struct {
 	begins place
 	tokens float64
 	only   bool
 }
 
-// place is a token of one of a trajectory's rows.
+// place is a token in a row of a trajectory.
 type place struct{ row, token int }
 
-// span finds a trajectory's last turn, from its end.
-func (e *turnwise) span(b *Batch, rows []int) lastTurn {
+// findLastTurn finds a trajectory's last turn, from its end.
+func (e *turnwise) findLastTurn(b *Batch, rows []int) lastTurn {
 	turn := lastTurn{begins: place{-1, 0}, only: true}
 	for j, row := range slices.Backward(rows) {
 		for t := b.Offsets[row+1] - 1; t >= b.Offsets[row]; t-- {

@@ -227,7 +227,7 @@ func TestStatesOfDifferentLengthsAreDifferent(t *testing.T) {
 			for i := range ids {
 				ids[i] = int32(k >> (2 * i) & 3)
 			}
-			h := anchor(ids)
+			h := anchorHash(ids)
 			require.NotContains(t, seen, h, "%v and %v", ids, seen[h])
 			seen[h] = slices.Clone(ids)
 		}
@@ -240,7 +240,7 @@ func TestTurnsOfOneContextAreAsContextsOfOneTurn(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := drawBatch(t)
 		var c cutter
-		apart, err := c.cut(b)
+		apart, err := c.cutByTurns(b)
 		require.NoError(t, err)
 		for i := range apart.Step { // the turns follow one another
 			apart.Step[i] = 100*apart.Step[i] + c.turns[i]
