@@ -286,17 +286,7 @@ func (c *Context) samplePiece(ctx context.Context, stop []int32, most int, last 
 		return "", &StoppedError{schemas.StopTokens}
 	}
 	e.total += room // so that contexts that generate at the same time share what is left
-	request := &schemas.GenerateRequest{
-		Run: e.ticket.Run, Episode: e.ticket.ID, Tokens: c.currentSegment().Tokens, MaxTokens: room,
-		Temperature: e.ticket.Sampling.Temperature, Seed: c.segmentSeed(),
-		StopTokens: stop, Last: last, MinVersion: e.ticket.MinVersion,
-	}
-	if more {
-		request.Tokens = slices.Concat(request.Tokens, d.tokens)
-	}
-	if c.number > 0 {
-		request.Context = strconv.Itoa(c.number)
-	}
+	request := c.pieceRequest(room, stop, last)
 	g, err := e.fork.takeReplayedTurn(request, c.agent, more), error(nil)
 	e.mu.Unlock()
 
@@ -329,6 +319,23 @@ func (c *Context) samplePiece(ctx context.Context, stop []int32, most int, last 
 		e.env.metrics.observeGeneration(time.Since(start))
 	}
 	return g.Stop, nil
+}
+
+// pieceRequest asks the policy for at most room tokens after the segment and its draft; the episode's lock is held.
+func (c *Context) pieceRequest(room int, stop []int32, last bool) *schemas.GenerateRequest {
+	ticket := c.e.ticket
+	request := &schemas.GenerateRequest{
+		Run: ticket.Run, Episode: ticket.ID, Tokens: c.currentSegment().Tokens, MaxTokens: room,
+		Temperature: ticket.Sampling.Temperature, Seed: c.segmentSeed(),
+		StopTokens: stop, Last: last, MinVersion: ticket.MinVersion,
+	}
+	if len(c.draft.tokens) > 0 {
+		request.Tokens = slices.Concat(request.Tokens, c.draft.tokens)
+	}
+	if c.number > 0 {
+		request.Context = strconv.Itoa(c.number)
+	}
+	return request
 }
 
 // segmentSeed keeps the random numbers of one segment apart from those at the same positions of another, in this context and others.

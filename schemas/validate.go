@@ -228,9 +228,14 @@ func (s *Segment) validate(f *faults) {
 	if n > 0 && s.ActionMask[0] == 1 {
 		f.addFault("action_mask", "[0] = 1: the first token is never an action")
 	}
-	if s.checkConsistent() {
-		return
+	if !s.checkConsistent() {
+		s.nameFaultyTokens(f)
 	}
+}
+
+// nameFaultyTokens names the first token with a wrong mask, the first with a wrong log-probability and the first with a wrong version. The
+// arrays have one length.
+func (s *Segment) nameFaultyTokens(f *faults) {
 	mask, logprob, version := -1, -1, -1
 	for i, m := range s.ActionMask {
 		lp, v := s.Logprobs[i], s.Versions[i]

@@ -166,48 +166,13 @@ func (n *need) decodingMemory(slots int) gpu.Memory {
 	return n.estimator.DecodingMemory(n.model, o, int64(slots)*int64(most), true)
 }
 
-// adviseFit says what would make the need fit into so many bytes, or come nearer to it.
+// adviseFit says which settings would make the need fit into so many bytes, or come nearer to it.
 func (n *need) adviseFit(limit int64) string {
 	cfg := *n.cfg
-	trial := &need{cfg: &cfg, model: n.model, estimator: n.estimator, roles: n.roles}
-	var steps []string
-	fits := func() bool { return trial.totalMemory().Total() <= limit }
-	reduce := func(key string, from, least int, set func(int)) bool {
-		if from <= least {
-			return false
-		}
-		set(least)
-		if !fits() {
-			steps = append(steps, fmt.Sprintf("--%s %d", key, least))
-			return false
-		}
-		// The greatest value that still fits.
-		at := sort.Search(from-least, func(i int) bool { set(from - i); return fits() })
-		set(from - at)
-		steps = append(steps, fmt.Sprintf("--%s %d", key, from-at))
-		return true
-	}
-	done := false
-	if slices.Contains(n.roles, streams.RoleTrainer) {
-		least := max(n.maxTokens(), 64)
-		shorter := func() bool {
-			return reduce("trainer.micro_tokens", n.cfg.Trainer.MicroTokens, least, func(v int) {
-				cfg.Trainer.MicroTokens = v
-				cfg.Trainer.ColdStart.MicroTokens = min(n.cfg.Trainer.ColdStart.MicroTokens, v)
-			})
-		}
-		if done = shorter(); !done && cfg.Model.Engine == config.EngineNative && !cfg.Native.Recompute {
-			if again := withRecompute(&cfg); again != nil {
-				trial.estimator, steps = again, []string{"--native.recompute"}
-				done = shorter()
-			}
-		}
-		if n.cfg.Trainer.ColdStart.Steps > 0 && len(steps) > 0 && cfg.Trainer.ColdStart.MicroTokens < n.cfg.Trainer.ColdStart.MicroTokens {
-			steps = append(steps, fmt.Sprintf("--trainer.cold_start.micro_tokens %d", cfg.Trainer.ColdStart.MicroTokens))
-		}
-	}
+	t := &fitTrial{from: n, need: need{cfg: &cfg, model: n.model, estimator: n.estimator, roles: n.roles}, limit: limit}
+	done := slices.Contains(n.roles, streams.RoleTrainer) && t.shrinkTraining()
 	if !done && slices.Contains(n.roles, streams.RoleInference) {
-		done = reduce("inference.slots", n.sequenceSlots(), 1, func(v int) { cfg.Inference.Slots = v })
+		done = t.reduceKey("inference.slots", n.sequenceSlots(), 1, func(v int) { cfg.Inference.Slots = v })
 	}
 	scorer := streams.RoleTrainer
 	if cfg.Eval.At == config.EvalAtProducers {
@@ -215,14 +180,14 @@ func (n *need) adviseFit(limit int64) string {
 	}
 	if !done && slices.Contains(n.roles, scorer) && cfg.Eval.Every > 0 {
 		cfg.Eval.Every = 0
-		steps = append(steps, "--eval.every 0")
-		done = fits()
+		t.flags = append(t.flags, "--eval.every 0")
+		done = t.fitsLimit()
 	}
 	if done {
-		return "It fits with " + strings.Join(steps, " ")
+		return "It fits with " + strings.Join(t.flags, " ")
 	}
-	more := fmt.Sprintf("Even with %s it needs %.1f GB", strings.Join(steps, " "), float64(trial.totalMemory().Total()+processBytes)/1e9)
-	if len(steps) == 0 {
+	more := fmt.Sprintf("Even with %s it needs %.1f GB", strings.Join(t.flags, " "), float64(t.totalMemory().Total()+processBytes)/1e9)
+	if len(t.flags) == 0 {
 		more = "No setting makes it fit"
 	}
 	if len(n.roles) > 1 {
@@ -231,4 +196,54 @@ func (n *need) adviseFit(limit int64) string {
 		more += ":"
 	}
 	return more + " lower trainer.limits.max_tokens, take a smaller model or a larger machine"
+}
+
+// fitTrial lowers settings of a copy of the configuration until the need fits.
+type fitTrial struct {
+	need           // under the lowered settings
+	from  *need    // under the configured settings
+	limit int64    // in bytes
+	flags []string // that lower the settings so far
+}
+
+// fitsLimit reports whether the need fits under the lowered settings.
+func (t *fitTrial) fitsLimit() bool { return t.totalMemory().Total() <= t.limit }
+
+// reduceKey lowers a key from its value to the greatest value that fits, or to least where none does, and reports whether the need fits.
+func (t *fitTrial) reduceKey(key string, from, least int, set func(int)) bool {
+	if from <= least {
+		return false
+	}
+	set(least)
+	if !t.fitsLimit() {
+		t.flags = append(t.flags, fmt.Sprintf("--%s %d", key, least))
+		return false
+	}
+	at := sort.Search(from-least, func(i int) bool { set(from - i); return t.fitsLimit() })
+	set(from - at)
+	t.flags = append(t.flags, fmt.Sprintf("--%s %d", key, from-at))
+	return true
+}
+
+// shrinkTraining shortens the micro-batches, if need be with blocks computed again, and reports whether the need fits.
+func (t *fitTrial) shrinkTraining() bool {
+	cfg, own := t.cfg, t.from.cfg
+	least := max(t.from.maxTokens(), 64)
+	shorten := func() bool {
+		return t.reduceKey("trainer.micro_tokens", own.Trainer.MicroTokens, least, func(v int) {
+			cfg.Trainer.MicroTokens = v
+			cfg.Trainer.ColdStart.MicroTokens = min(own.Trainer.ColdStart.MicroTokens, v)
+		})
+	}
+	done := shorten()
+	if !done && cfg.Model.Engine == config.EngineNative && !cfg.Native.Recompute {
+		if again := withRecompute(cfg); again != nil {
+			t.estimator, t.flags = again, []string{"--native.recompute"}
+			done = shorten()
+		}
+	}
+	if own.Trainer.ColdStart.Steps > 0 && len(t.flags) > 0 && cfg.Trainer.ColdStart.MicroTokens < own.Trainer.ColdStart.MicroTokens {
+		t.flags = append(t.flags, fmt.Sprintf("--trainer.cold_start.micro_tokens %d", cfg.Trainer.ColdStart.MicroTokens))
+	}
+	return done
 }

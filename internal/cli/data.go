@@ -29,28 +29,19 @@ sources, splits, lengths, duplicates, and the faults by file and row. With --to 
 or Parquet by the file's ending.`,
 		Example: "  weir data train.parquet test.parquet --model.folder FOLDER\n  weir data train.jsonl --to train.parquet --as verl",
 	}
-	schema := cmd.Flags().String("schema", string(data.Auto), "the layout of the columns: "+strings.Join(data.Schemas(), ", "))
-	columns := cmd.Flags().StringToString("column", nil, "the column of a role, such as answer=labels.gold; repeat")
-	show := cmd.Flags().Int("show", 1, "how many prompts of each source are shown")
-	to := cmd.Flags().String("to", "", "a .jsonl or .parquet file to write; it must not be there")
-	as := cmd.Flags().String("as", same, "what --to writes: same, verl or plain")
-	completeWith(cmd, "schema", data.Schemas()...)
-	completeWith(cmd, "as", same, string(data.VeRL), string(data.Plain))
+	f := newDataFlags(cmd)
 	format := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, files []string) error {
-		m := data.Mapping{Schema: data.Schema(*schema), Columns: *columns}
-		if err := m.Validate(); err != nil {
-			return fault.Usagef("--%w", err)
-		}
-		if !slices.Contains([]string{same, string(data.VeRL), string(data.Plain)}, *as) {
-			return fault.Usagef("--as %s: want same, verl or plain", *as)
+		m, err := f.readMapping()
+		if err != nil {
+			return err
 		}
 		tokens, err := a.tokenCounter(cmd)
 		if err != nil {
 			return err
 		}
 		var raw *[]map[string]any
-		if *to != "" && *as == same {
+		if *f.to != "" && *f.as == same {
 			raw = &[]map[string]any{}
 		}
 		d, examples, err := m.Describe(cmd.Context(), files, tokens, raw)
@@ -61,28 +52,63 @@ or Parquet by the file's ending.`,
 			err = a.printJSON(d)
 		} else {
 			printData(a.out, d)
-			printExamples(a.out, examples, *show)
+			printExamples(a.out, examples, *f.show)
 		}
-		if err != nil || *to == "" {
+		if err != nil || *f.to == "" {
 			return err
 		}
 		if d.Faulty > 0 {
-			return fmt.Errorf("%d rows have faults: %s is not written, since it would lack them", d.Faulty, *to)
+			return fmt.Errorf("%d rows have faults: %s is not written, since it would lack them", d.Faulty, *f.to)
 		}
-		if *as != same {
-			rows, err := data.Convert(examples, data.Schema(*as))
+		if *f.as != same {
+			rows, err := data.Convert(examples, data.Schema(*f.as))
 			if err != nil {
 				return err
 			}
 			raw = &rows
 		}
-		if err := table.Write(*to, *raw); err != nil {
+		if err := table.Write(*f.to, *raw); err != nil {
 			return err
 		}
-		fmt.Fprintf(a.err, "wrote %d rows to %s\n", len(*raw), *to)
+		fmt.Fprintf(a.err, "wrote %d rows to %s\n", len(*raw), *f.to)
 		return nil
 	}
 	return cmd
+}
+
+// dataFlags are the flags of weir data.
+type dataFlags struct {
+	schema  *string
+	columns *map[string]string // by role
+	show    *int
+	to, as  *string
+}
+
+// newDataFlags adds the flags to a command.
+func newDataFlags(cmd *cobra.Command) dataFlags {
+	flags := cmd.Flags()
+	f := dataFlags{
+		schema:  flags.String("schema", string(data.Auto), "the layout of the columns: "+strings.Join(data.Schemas(), ", ")),
+		columns: flags.StringToString("column", nil, "the column of a role, such as answer=labels.gold; repeat"),
+		show:    flags.Int("show", 1, "how many prompts of each source are shown"),
+		to:      flags.String("to", "", "a .jsonl or .parquet file to write; it must not be there"),
+		as:      flags.String("as", same, "what --to writes: same, verl or plain"),
+	}
+	completeWith(cmd, "schema", data.Schemas()...)
+	completeWith(cmd, "as", same, string(data.VeRL), string(data.Plain))
+	return f
+}
+
+// readMapping returns how rows are read.
+func (f *dataFlags) readMapping() (data.Mapping, error) {
+	m := data.Mapping{Schema: data.Schema(*f.schema), Columns: *f.columns}
+	if err := m.Validate(); err != nil {
+		return m, fault.Usagef("--%w", err)
+	}
+	if !slices.Contains([]string{same, string(data.VeRL), string(data.Plain)}, *f.as) {
+		return m, fault.Usagef("--as %s: want same, verl or plain", *f.as)
+	}
+	return m, nil
 }
 
 // tokenCounter counts the tokens of a text by the tokenizer of model.folder; nil without a folder.

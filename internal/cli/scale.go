@@ -75,44 +75,17 @@ own metrics tell: --engines names these pages, here or as a flag of the command 
       --scale producer=$PRODUCERS --scale inference=$INFERENCE producer inference'
   weir scale --exec 'kubectl scale deploy/producer --replicas=$PRODUCERS' --engines http://10.0.0.7:9090/metrics`,
 	}
-	bounds := scale.DefaultBounds()
-	producers := cmd.Flags().String("producers", "1:8", "fewest and most producers")
-	inference := cmd.Flags().String("inference", "1:4", "fewest and most inference consumers")
-	every := cmd.Flags().Duration("every", 5*time.Second, "how often to look")
-	command := cmd.Flags().String("exec", "", "run this by a shell when the numbers change, in the place of local processes")
-	status := cmd.Flags().String("status", "", "run this by a shell to learn how the run stands, in the place of its broker")
-	engines := enginesFlag(cmd)
+	f := newScaleFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		var faults []error
-		read := func(flag, text string, low, high *int) {
-			a, b, two := strings.Cut(text, ":")
-			var err error
-			if *low, err = strconv.Atoi(a); err == nil && two {
-				*high, err = strconv.Atoi(b)
-			}
-			if !two || err != nil {
-				faults = append(faults, fmt.Errorf("--%s %q: want two numbers, such as 1:8", flag, text))
-			}
-		}
-		read("producers", *producers, &bounds.Min.Producers, &bounds.Max.Producers)
-		read("inference", *inference, &bounds.Min.Inference, &bounds.Max.Inference)
-		if *every < 100*time.Millisecond {
-			faults = append(faults, fmt.Errorf("--every %s: must be at least 100ms", *every))
-		}
-		if *status != "" && *command == "" {
-			faults = append(faults, errors.New("--status: without --exec, workers are processes of this machine, which reach the broker themselves: leave it out"))
-		}
-		if *status != "" && len(*engines) > 0 {
-			faults = append(faults, errors.New("--engines: with --status, give it to the weir status of that command"))
-		}
-		if err := errors.Join(append(faults, bounds.Validate())...); err != nil {
-			return fault.Usage(err)
+		bounds, err := f.readBounds()
+		if err != nil {
+			return err
 		}
 		s, err := a.openProcess(cmd)
 		if err != nil {
 			return err
 		}
-		k := &scaler{app: a, Run: s, bounds: bounds, every: *every, command: *command, status: *status, engines: *engines}
+		k := &scaler{app: a, Run: s, bounds: bounds, every: *f.every, command: *f.command, status: *f.status, engines: *f.engines}
 		if k.command == "" {
 			if k.pool, err = a.newPool(s.Config, a.roleArgs(cmd)); err != nil {
 				return err
@@ -121,6 +94,58 @@ own metrics tell: --engines names these pages, here or as a flag of the command 
 		return k.keepScaling(cmd.Context())
 	}
 	return cmd
+}
+
+// scaleFlags are the flags of weir scale.
+type scaleFlags struct {
+	producers, inference *string // fewest and most
+	every                *time.Duration
+	command, status      *string
+	engines              *[]string
+}
+
+// newScaleFlags adds the flags to a command.
+func newScaleFlags(cmd *cobra.Command) scaleFlags {
+	flags := cmd.Flags()
+	return scaleFlags{
+		producers: flags.String("producers", "1:8", "fewest and most producers"),
+		inference: flags.String("inference", "1:4", "fewest and most inference consumers"),
+		every:     flags.Duration("every", 5*time.Second, "how often to look"),
+		command:   flags.String("exec", "", "run this by a shell when the numbers change, in the place of local processes"),
+		status:    flags.String("status", "", "run this by a shell to learn how the run stands, in the place of its broker"),
+		engines:   enginesFlag(cmd),
+	}
+}
+
+// readBounds returns how many workers there may be. The error has every fault of the flags.
+func (f *scaleFlags) readBounds() (scale.Bounds, error) {
+	var faults []error
+	bounds := scale.DefaultBounds()
+	read := func(flag, text string, low, high *int) {
+		a, b, two := strings.Cut(text, ":")
+		var err error
+		if *low, err = strconv.Atoi(a); err == nil && two {
+			*high, err = strconv.Atoi(b)
+		}
+		if !two || err != nil {
+			faults = append(faults, fmt.Errorf("--%s %q: want two numbers, such as 1:8", flag, text))
+		}
+	}
+	read("producers", *f.producers, &bounds.Min.Producers, &bounds.Max.Producers)
+	read("inference", *f.inference, &bounds.Min.Inference, &bounds.Max.Inference)
+	if *f.every < 100*time.Millisecond {
+		faults = append(faults, fmt.Errorf("--every %s: must be at least 100ms", *f.every))
+	}
+	if *f.status != "" && *f.command == "" {
+		faults = append(faults, errors.New("--status: without --exec, workers are processes of this machine, which reach the broker themselves: leave it out"))
+	}
+	if *f.status != "" && len(*f.engines) > 0 {
+		faults = append(faults, errors.New("--engines: with --status, give it to the weir status of that command"))
+	}
+	if err := errors.Join(append(faults, bounds.Validate())...); err != nil {
+		return bounds, fault.Usage(err)
+	}
+	return bounds, nil
 }
 
 // roleArgs are the files and keys of this command line, for a role's process.

@@ -58,15 +58,11 @@ func (f *Archive) Bias() *Bias {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	b := &Bias{Of: []BiasMetric{}, Sources: []BiasSource{}}
-	metrics := []struct {
-		name, unit string
-		of         func(*archived) float64
-	}{
-		{"length", "tokens", func(e *archived) float64 { return float64(e.Tokens) }},
-		{"duration", "seconds", func(e *archived) float64 { return float64(e.Finished-e.Started) / 1000 }},
-		{"turns", "", func(e *archived) float64 { return float64(e.Turns) }},
+	measured := []*biasValues{
+		{name: "length", unit: "tokens", of: func(e *archived) float64 { return float64(e.Tokens) }},
+		{name: "duration", unit: "seconds", of: func(e *archived) float64 { return float64(e.Finished-e.Started) / 1000 }},
+		{name: "turns", of: func(e *archived) float64 { return float64(e.Turns) }},
 	}
-	came, trained := make([][]float64, len(metrics)), make([][]float64, len(metrics))
 	sources := map[string]*BiasSource{}
 	for _, newest := range f.at {
 		e := &f.all[newest]
@@ -87,24 +83,15 @@ func (f *Archive) Bias() *Bias {
 		if e.Reason == "zero_variance" {
 			continue
 		}
-		for i, m := range metrics {
-			v := m.of(e)
-			came[i] = append(came[i], v)
-			if is {
-				trained[i] = append(trained[i], v)
-			}
+		for _, m := range measured {
+			m.addValue(e, is)
 		}
 	}
-	for i, m := range metrics {
-		if len(trained[i]) == 0 {
+	for _, m := range measured {
+		if len(m.trained) == 0 {
 			continue
 		}
-		slices.Sort(came[i])
-		slices.Sort(trained[i])
-		of := BiasMetric{Name: m.name, Unit: m.unit, Quantiles: quantiles, KS: ksDistance(came[i], trained[i])}
-		of.Came, of.Trained = quantilesOf(came[i]), quantilesOf(trained[i])
-		n, k := float64(len(came[i])), float64(len(trained[i]))
-		of.Bound = 1.63 * math.Sqrt((n+k)/(n*k))
+		of := m.compareSides()
 		if of.KS > max(of.Bound, 0.1) && b.Alarm == "" {
 			b.Alarm = "what was trained on differs in " + m.name + " from what came"
 		}
@@ -116,6 +103,33 @@ func (f *Archive) Bias() *Bias {
 	}
 	slices.SortFunc(b.Sources, func(x, y BiasSource) int { return cmp.Compare(x.Name, y.Name) })
 	return b
+}
+
+// biasValues are the values of a metric for the trajectories that came, and for the trained ones among them.
+type biasValues struct {
+	name, unit    string
+	of            func(*archived) float64
+	came, trained []float64
+}
+
+// addValue takes in the value of a trajectory.
+func (m *biasValues) addValue(e *archived, trained bool) {
+	v := m.of(e)
+	m.came = append(m.came, v)
+	if trained {
+		m.trained = append(m.trained, v)
+	}
+}
+
+// compareSides compares the two distributions; at least one trajectory was trained on.
+func (m *biasValues) compareSides() BiasMetric {
+	slices.Sort(m.came)
+	slices.Sort(m.trained)
+	out := BiasMetric{Name: m.name, Unit: m.unit, Quantiles: quantiles, KS: ksDistance(m.came, m.trained)}
+	out.Came, out.Trained = quantilesOf(m.came), quantilesOf(m.trained)
+	n, k := float64(len(m.came)), float64(len(m.trained))
+	out.Bound = 1.63 * math.Sqrt((n+k)/(n*k))
+	return out
 }
 
 // addEntry counts an entry and says whether it was trained on.

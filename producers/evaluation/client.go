@@ -193,14 +193,11 @@ func (c *Client) sendTicket(ctx context.Context, ticket *schemas.Ticket, data []
 	if err != nil {
 		return nil, fmt.Errorf("subscribe to answers: %w", err)
 	}
-	over := false
+	ended := false
 	defer func() {
 		_ = sub.Unsubscribe() // fails only when the connection is gone, and the subscription with it
-		if !over {
-			m := nats.NewMsg(everySubject(c.stream.EvaluationsSubject()))
-			m.Header.Set(headerOp, opCancel)
-			m.Data = []byte(reply)
-			_ = nc.PublishMsg(m) // a producer that does not receive it works to the end for nobody
+		if !ended {
+			c.cancelTicket(nc, reply)
 		}
 	}()
 	err = nc.PublishMsg(&nats.Msg{Subject: c.stream.EvaluationsSubject(), Reply: reply, Header: nats.Header{headerCall: {reply}}, Data: data})
@@ -210,6 +207,20 @@ func (c *Client) sendTicket(ctx context.Context, ticket *schemas.Ticket, data []
 	if err != nil {
 		return nil, fmt.Errorf("send an evaluation ticket: %w", err)
 	}
+	answer, ended, err := c.awaitAnswer(ctx, nc, in, ticket)
+	return answer, err
+}
+
+// cancelTicket has the producer of a ticket stop its rollout.
+func (c *Client) cancelTicket(nc *nats.Conn, reply string) {
+	m := nats.NewMsg(everySubject(c.stream.EvaluationsSubject()))
+	m.Header.Set(headerOp, opCancel)
+	m.Data = []byte(reply)
+	_ = nc.PublishMsg(m) // a producer that does not receive it works to the end for nobody
+}
+
+// awaitAnswer joins the parts of a ticket's answer. ended reports that no producer works on the ticket any more.
+func (c *Client) awaitAnswer(ctx context.Context, nc *nats.Conn, in <-chan *nats.Msg, ticket *schemas.Ticket) (answer *schemas.Evaluation, ended bool, err error) {
 	silence := time.NewTimer(c.opts.Silence)
 	defer silence.Stop()
 	var whole joiner
@@ -217,22 +228,21 @@ func (c *Client) sendTicket(ctx context.Context, ticket *schemas.Ticket, data []
 	for {
 		select {
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+			return nil, false, context.Cause(ctx)
 		case <-silence.C:
 			if !nc.IsConnected() {
 				silence.Reset(c.opts.Silence)
 				continue
 			}
 			if !taken {
-				return nil, errNobody
+				return nil, false, errNobody
 			}
-			return nil, &FailureError{whyLost, fmt.Errorf("the producer of ticket %s said nothing for %s", ticket.ID, c.opts.Silence)}
+			return nil, false, &FailureError{whyLost, fmt.Errorf("the producer of ticket %s said nothing for %s", ticket.ID, c.opts.Silence)}
 		case m := <-in:
 			silence.Reset(c.opts.Silence)
 			switch {
 			case len(m.Data) == 0 && m.Header.Get("Status") == "503":
-				over = true
-				return nil, errNobody
+				return nil, true, errNobody
 			case len(m.Data) == 0:
 				continue
 			case string(m.Data) == alive:
@@ -241,22 +251,27 @@ func (c *Client) sendTicket(ctx context.Context, ticket *schemas.Ticket, data []
 			}
 			done, err := whole.addPart(m)
 			if err != nil {
-				return nil, &FailureError{whyUnusable, err}
+				return nil, false, &FailureError{whyUnusable, err}
 			}
 			if !done {
 				continue
 			}
-			over = true
-			answer := new(schemas.Evaluation)
-			if err := schemas.Unmarshal(whole.data, answer); err != nil {
-				return nil, &FailureError{whyUnusable, err}
-			}
-			if err := c.checkAnswer(ticket, answer); err != nil {
-				return nil, &FailureError{whyUnusable, err}
-			}
-			return answer, nil
+			answer, err := c.readAnswer(ticket, whole.data)
+			return answer, true, err
 		}
 	}
+}
+
+// readAnswer decodes an answer and holds it against its ticket.
+func (c *Client) readAnswer(ticket *schemas.Ticket, data []byte) (*schemas.Evaluation, error) {
+	answer := new(schemas.Evaluation)
+	if err := schemas.Unmarshal(data, answer); err != nil {
+		return nil, &FailureError{whyUnusable, err}
+	}
+	if err := c.checkAnswer(ticket, answer); err != nil {
+		return nil, &FailureError{whyUnusable, err}
+	}
+	return answer, nil
 }
 
 // checkAnswer returns what is wrong with an answer, apart from its trajectory.

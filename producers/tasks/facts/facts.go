@@ -45,12 +45,28 @@ func Load() ([]*Country, error) {
 		raw = append(raw, c)
 	}
 	slices.SortFunc(raw, func(a, b gountries.Country) int { return cmp.Compare(a.Alpha3, b.Alpha3) })
+	a := atlas{raw: raw, byAlpha3: map[string]*Country{}, taken: map[string]bool{}, capitalOf: map[string]*Country{}}
+	kept := a.selectCountries()
+	if len(kept) < 100 {
+		return nil, errors.New("load countries: the module's data has too few of them")
+	}
+	a.addNeighbours()
+	slices.SortFunc(kept, func(a, b *Country) int { return cmp.Compare(a.Name, b.Name) })
+	return kept, nil
+}
 
-	byAlpha3 := map[string]*Country{}
-	taken := map[string]bool{}         // names of countries, as keys
-	capitalOf := map[string]*Country{} // who has a capital of this name, by key
+// atlas indexes the module's countries while they are loaded.
+type atlas struct {
+	raw       []gountries.Country // by alpha-3 code
+	byAlpha3  map[string]*Country // the countries that are kept
+	taken     map[string]bool     // names of countries, as keys
+	capitalOf map[string]*Country // the country that has a capital of this name, by key
+}
+
+// selectCountries keeps the countries that have every fact, with names that no other country or capital has.
+func (a *atlas) selectCountries() []*Country {
 	var kept []*Country
-	for _, r := range raw {
+	for _, r := range a.raw {
 		if len(r.Currencies) == 0 || len(r.CallingCodes) == 0 {
 			continue
 		}
@@ -62,42 +78,41 @@ func Load() ([]*Country, error) {
 			Domain:   cleanName(r.Alpha2), Abbreviation: cleanName(r.Alpha3), Number: cleanName(r.CCN3), Area: r.Area,
 			Latitude: r.Latitude, Longitude: r.Longitude,
 		}
-		if c.Name == "" || c.Capital == "" || c.Currency == "" || c.Code == "" || taken[Key(c.Name)] || capitalOf[Key(c.Capital)] != nil {
+		if c.Name == "" || c.Capital == "" || c.Currency == "" || c.Code == "" || a.taken[Key(c.Name)] || a.capitalOf[Key(c.Capital)] != nil {
 			continue
 		}
-		taken[Key(c.Name)], capitalOf[Key(c.Capital)] = true, c
-		byAlpha3[r.Alpha3] = c
+		a.taken[Key(c.Name)], a.capitalOf[Key(c.Capital)] = true, c
+		a.byAlpha3[r.Alpha3] = c
 		kept = append(kept, c)
 	}
-	if len(kept) < 100 {
-		return nil, errors.New("load countries: the module's data has too few of them")
-	}
+	return kept
+}
 
+// addNeighbours gives the countries that are kept their borders and their regions.
+func (a *atlas) addNeighbours() {
 	regionsOf := map[string]int{} // how many countries have a region of this name, by key
-	for _, r := range raw {
+	for _, r := range a.raw {
 		for _, name := range regionNames(r) {
 			regionsOf[Key(name)]++
 		}
 	}
-	for _, r := range raw {
-		c := byAlpha3[r.Alpha3]
+	for _, r := range a.raw {
+		c := a.byAlpha3[r.Alpha3]
 		if c == nil {
 			continue
 		}
 		for _, alpha3 := range r.Borders {
-			if other := byAlpha3[alpha3]; other != nil {
+			if other := a.byAlpha3[alpha3]; other != nil {
 				c.Borders = append(c.Borders, other.Name)
 			}
 		}
 		for _, name := range regionNames(r) {
-			foreign := capitalOf[Key(name)] != nil && capitalOf[Key(name)] != c
-			if len(c.Regions) < maxRegions && regionsOf[Key(name)] == 1 && !taken[Key(name)] && !foreign {
+			foreign := a.capitalOf[Key(name)] != nil && a.capitalOf[Key(name)] != c
+			if len(c.Regions) < maxRegions && regionsOf[Key(name)] == 1 && !a.taken[Key(name)] && !foreign {
 				c.Regions = append(c.Regions, name)
 			}
 		}
 	}
-	slices.SortFunc(kept, func(a, b *Country) int { return cmp.Compare(a.Name, b.Name) })
-	return kept, nil
 }
 
 // Key is what a search can tell names apart by: their words. "north-east" and "north east" are the same.
