@@ -28,7 +28,7 @@ func ExplainAbsent(ctx context.Context, conn *streams.Conn, url string, err erro
 	defer cancel()
 	runs, listErr := conn.Runs(ctx)
 	switch {
-	case listErr != nil: // the first error says what is to be done
+	case listErr != nil: // the first error has the remedy
 		return err
 	case len(runs) == 0:
 		return fmt.Errorf("%w The broker has no run", err)

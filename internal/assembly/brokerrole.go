@@ -47,8 +47,8 @@ func (s *Run) Broker(ctx context.Context, ready func(url string)) error {
 	return endedInOrder(ctx, group.Wait())
 }
 
-// startBroker starts the embedded broker as configured. It lets in this process alone until its streams are made: what others ask
-// about streams that are being made is answered as if they were lost. The brokers of a cluster meet only where they listen.
+// startBroker starts the embedded broker as configured. It lets in this process alone until its streams are made: a client that asks about
+// a stream which is still being made would be answered as if the stream were lost. The brokers of a cluster meet only where they listen.
 func (p *process) startBroker(ctx context.Context) (*broker.Broker, error) {
 	config := p.cfg.Broker.Config
 	config.KeysRuns, config.Closed = KeysRuns(p.cfg), p.cfg.Broker.Cluster.Name == ""
@@ -61,7 +61,7 @@ func (p *process) startBroker(ctx context.Context) (*broker.Broker, error) {
 	return own, nil
 }
 
-// KeysRuns are the runs that keys are for: the configured ones and this one.
+// KeysRuns are the runs that keys are for: the configured runs and this run.
 func KeysRuns(cfg *config.Config) []string {
 	runs := cfg.Broker.KeysRuns
 	if !slices.Contains(runs, cfg.Run.Name) {

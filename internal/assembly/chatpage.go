@@ -34,7 +34,7 @@ type chatter struct {
 	models *Models
 	// configure reads the run's configuration.
 	configure func() (*config.Config, error)
-	// asks says whether the page's connection to the broker may ask the engines; "" where it may, else why not.
+	// asks reports whether the page's connection to the broker may ask the engines; "" where it may, else why not.
 	asks string
 	// vouched says why the tasks, agents and tools of the configuration are not opened; nil where the process's own configuration is
 	// the run's.
@@ -49,13 +49,13 @@ type chatter struct {
 	closed bool
 }
 
-// openChat is what the last question was answered by.
+// openChat is the policy that answered the last question.
 type openChat struct {
 	chosen chatParts
 	*LoadedPolicy
 }
 
-// chatParts say what answers.
+// chatParts name the version, task, agent and tools of an answer.
 type chatParts struct{ version, task, agent, tools string }
 
 const (
@@ -63,7 +63,7 @@ const (
 	chatIdle = 5 * time.Minute
 	// chatPatience is how long the run's engines may leave a question without an engine that serves it.
 	chatPatience = 10 * time.Second
-	// chatLongest bounds an episode whose task has no time limit, or a longer one.
+	// chatLongest bounds an episode whose task has no time limit, or a longer limit.
 	chatLongest = 5 * time.Minute
 	// chatExamples is how many questions of each task are shown.
 	chatExamples = 3
@@ -78,7 +78,8 @@ func newChatter(models Models, asks string, configure func() (*config.Config, er
 	return &chatter{models: &models, asks: asks, configure: configure}
 }
 
-// Offer is what there is to ask, by the names in the configuration: nothing is opened for it, since whoever looks may ask for it.
+// Offer lists the versions, tasks, agents and tools that can be asked, by their names in the configuration. Nothing is opened for it, since
+// any viewer of the page may call it.
 func (c *chatter) Offer(_ context.Context, run *streams.Run) (*view.ChatOffer, error) {
 	cfg, err := c.configure()
 	if err != nil {
@@ -184,7 +185,7 @@ func (c *chatter) explainNoLoading(cfg *config.Config, run *streams.Run) string 
 	return ""
 }
 
-// Ask runs one episode.
+// Ask runs an episode.
 func (c *chatter) Ask(ctx context.Context, run *streams.Run, q view.ChatQuestion, tell func(view.ChatMove)) (*view.ChatEnd, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -237,7 +238,7 @@ func (c *chatter) Ask(ctx context.Context, run *streams.Run, q view.ChatQuestion
 	return c.describeEnd(m.Config, trajectory, &q, unknown, time.Since(began)), nil
 }
 
-// describeEnd is what an episode came to.
+// describeEnd describes how an episode ended.
 func (c *chatter) describeEnd(cfg *config.Config, t *schemas.Trajectory, q *view.ChatQuestion, unknown []string, took time.Duration) *view.ChatEnd {
 	end := &view.ChatEnd{
 		Notes: []string{}, Answer: t.Answer, Stop: string(t.Stop), Error: t.Error, Oldest: t.OldestVersion(), Newest: t.NewestVersion(), Seconds: took.Seconds(),
@@ -278,7 +279,7 @@ func (c *chatter) sameByCommand(cfg *config.Config, q *view.ChatQuestion) string
 	return strings.Join(words, " ")
 }
 
-// preparePolicy opens what answers a question, unless the last question was answered by the same.
+// preparePolicy opens the policy that answers a question, unless it is open since the last question.
 func (c *chatter) preparePolicy(ctx context.Context, run *streams.Run, q *view.ChatQuestion) (*LoadedPolicy, error) {
 	cfg, err := c.configure()
 	if err != nil {
@@ -312,7 +313,7 @@ func (c *chatter) preparePolicy(ctx context.Context, run *streams.Run, q *view.C
 // newestTries is how often the newest checkpoint is looked for.
 const newestTries = 5
 
-// openAnswerer is what answers a question to a version by its number, or to the run's engines.
+// openAnswerer opens a version by its number, or the run's engines.
 func (c *chatter) openAnswerer(ctx context.Context, cfg *config.Config, run *streams.Run, q *view.ChatQuestion) (*LoadedPolicy, error) {
 	want := chatParts{q.Version, q.Task, q.Agent, strings.Join(q.Tools, ",")}
 	if c.open != nil && c.open.chosen == want {
@@ -324,7 +325,7 @@ func (c *chatter) openAnswerer(ctx context.Context, cfg *config.Config, run *str
 	if err != nil {
 		return nil, err
 	}
-	m := &LoadedPolicy{Config: cfg, Log: models.log, Course: opened, Close: func() { _ = opened.Close() }} // what it cannot end ends with this process
+	m := &LoadedPolicy{Config: cfg, Log: models.log, Course: opened, Close: func() { _ = opened.Close() }} // sandboxes that do not close end with this process
 	if q.Version == view.ChatEngines {
 		err = c.mayAsk(run)
 	} else {
@@ -364,10 +365,10 @@ func (c *chatter) loadCheckpoint(ctx context.Context, models *Models, opened *Co
 	if err := models.hasRoom(dir); err != nil {
 		return nil, err
 	}
-	return models.loadInto(context.WithoutCancel(ctx), opened, dir, step) // the next question finds it, if whoever asked this one is gone
+	return models.loadInto(context.WithoutCancel(ctx), opened, dir, step) // the next question uses it, even if the caller of this question is gone
 }
 
-// hasRoom refuses a model that does not fit beside what this process has in memory already.
+// hasRoom refuses a model that does not fit beside this process's present memory.
 func (l *Models) hasRoom(dir string) error {
 	backend, err := l.cfg.SamplerBackend()
 	if err != nil {
@@ -416,7 +417,7 @@ func withParts(cfg *config.Config, q *view.ChatQuestion) (*config.Config, error)
 	return &out, nil
 }
 
-// releaseModel frees what answered the last question; the lock is held.
+// releaseModel frees the policy that answered the last question; the lock is held.
 func (c *chatter) releaseModel() {
 	if c.open != nil {
 		c.open.Close()
@@ -424,14 +425,14 @@ func (c *chatter) releaseModel() {
 	}
 }
 
-// releaseIdle releases what nobody has asked for a while.
+// releaseIdle releases a policy that has had no question for a while.
 func (c *chatter) releaseIdle() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.releaseModel()
 }
 
-// Close frees what answers.
+// Close frees the policy.
 func (c *chatter) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

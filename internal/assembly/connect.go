@@ -54,7 +54,7 @@ func (k *Connector) connectBroker(ctx context.Context, own *broker.Broker, role 
 	return conn, err
 }
 
-// seedFile is the key that a process shows: the one it was told of, else its role's in the folder of the broker's keys, where this
+// seedFile is the key that a process shows: the configured key, else the key of its role in the folder of the broker's keys, where this
 // process can read that.
 func (k *Connector) seedFile(role streams.Role) string {
 	if k.cfg.Broker.SeedFile != "" || k.cfg.Broker.KeysDir == "" {
@@ -90,7 +90,7 @@ func (k *Connector) URL() string {
 func (k *Connector) openStreams(ctx context.Context, conn *streams.Conn) (*streams.Run, error) {
 	run, err := conn.Open(ctx, k.cfg.Run.Name, k.cfg.Streams)
 	if errors.Is(err, streams.ErrDenied) {
-		return k.attachStreams(ctx, conn) // a role without the right to make streams uses those that the broker made
+		return k.attachStreams(ctx, conn) // a role without the right to make streams uses the streams that the broker made
 	}
 	return run, err
 }

@@ -23,17 +23,17 @@ import (
 type Course struct {
 	Tasks          []*Task // by name
 	Tokenizer      tasks.Tokenizer
-	maxSegments    int                  // of an episode whose ticket has no bound: what the trainer takes; 0 is none
+	maxSegments    int                  // of an episode whose ticket has no bound: the trainer's limit; 0 is none
 	demonstrations tasks.Demonstrations // nil where no task has any
 	// spaces are the sandboxes of episodes; nothing runs in them before the first cell.
 	spaces *workspace.Manager
-	// apart are those of tools that are placed on workers, where this process is one or calls them here.
+	// apart are the sandboxes of tools that are placed on workers, where this process is a worker or calls the tools itself.
 	apart *workspace.Manager
 	// link says where tools are called that are placed on workers.
 	link *toolworker.Link
 }
 
-// Task is one task of a run, with what its episodes run in.
+// Task is a task of a run, with the agent, tools and reward of its episodes.
 type Task struct {
 	Name   string
 	weight int
@@ -41,17 +41,17 @@ type Task struct {
 	agent producers.Agent
 	// tools are as the configuration has them; plain are the same without added latency, for scores and for people.
 	tools, plain []producers.Tool
-	// served are those that are placed on workers, as a worker has them.
+	// served are the tools that are placed on workers, as a worker has them.
 	served []producers.Tool
 	reward producers.Reward
-	// agentName and rewardName are for messages: the section of the agent and the type of the reward; "" are those that the task brings.
+	// agentName and rewardName are for messages: the section of the agent and the type of the reward; "" are the parts that the task brings.
 	agentName, rewardName string
-	// limits are those of scores; in training turns bounds the tool calls, where it is not nil.
+	// limits are the limits of scores; in training turns bounds the tool calls, where it is not nil.
 	limits schemas.Limits
 	turns  trainer.TurnSchedule
 }
 
-// Close ends the sandboxes of episodes and tools. What it cannot end ends with this process.
+// Close ends the sandboxes of episodes and tools. Sandboxes that do not close end with this process.
 func (c *Course) Close() error { return errors.Join(c.spaces.Close(), c.apart.Close()) }
 
 // inTurn are the demonstrations of several tasks, each task's as often as any other's.
@@ -63,7 +63,7 @@ func (d inTurn) Demonstration(i uint64) (tokens []int32, mask []uint8) {
 	return d[i%n].Demonstration(i / n)
 }
 
-// listSources are those of a task's questions in all splits, sorted.
+// listSources returns the sources of a task's questions in all splits, sorted.
 func (t *Task) listSources() []string {
 	var all []string
 	for _, split := range tasks.Splits() {
@@ -120,7 +120,7 @@ func (c *Course) Names() string {
 	return strings.Join(out, ", ")
 }
 
-// FindTask is the task with a name, the only one where the name is "".
+// FindTask returns the task with a name; "" is the only task of a run.
 func (c *Course) FindTask(name string) (*Task, error) {
 	if name == "" && len(c.Tasks) == 1 {
 		return c.Tasks[0], nil
@@ -133,7 +133,7 @@ func (c *Course) FindTask(name string) (*Task, error) {
 	return nil, fault.Usagef("--task %q: the run has the tasks %s", name, c.Names())
 }
 
-// taskEnvironment is what a task's episodes run in with a policy to sample from.
+// taskEnvironment returns the environment of a task's episodes, with a policy to sample from.
 func (c *Course) taskEnvironment(t *Task, policy producers.Policy) producers.Environment {
 	return producers.Environment{
 		Policy: policy, Tokenizer: c.Tokenizer, Agent: t.agent, Tools: t.tools, Reward: t.reward,
@@ -141,7 +141,7 @@ func (c *Course) taskEnvironment(t *Task, policy producers.Policy) producers.Env
 	}
 }
 
-// taskEnvironments are those of all tasks, by name.
+// taskEnvironments returns the environments of all tasks, by name.
 func (c *Course) taskEnvironments(policy producers.Policy) map[string]producers.Environment {
 	out := map[string]producers.Environment{}
 	for _, t := range c.Tasks {
@@ -176,7 +176,7 @@ func (c *Course) openingTokens(asked *schemas.Ticket) []int32 {
 	return nil
 }
 
-// contextFormat is how contexts are written for those who ask the policy without the agent: as the agents say that know it.
+// contextFormat returns how contexts are written for callers that ask the policy without its agent, as the agents define it.
 func (c *Course) contextFormat() producers.Format {
 	var out producers.Format
 	for _, t := range c.Tasks {
@@ -197,7 +197,7 @@ func (c *Course) contextFormat() producers.Format {
 	return out
 }
 
-// ChatContext is how messages become the context that the policy was trained on: one question after the opening token.
+// ChatContext is how messages become the context that the policy was trained on: a question after the opening token.
 func (c *Course) ChatContext(messages []openai.Message) string {
 	return strings.TrimSpace(c.contextFormat().Begin + " " + openai.Join(messages))
 }
@@ -212,12 +212,12 @@ func (c *Course) ChatTemplate() *chat.Chat {
 	return nil
 }
 
-// hasTools says whether any task has a tool, which can be taken away.
+// hasTools reports whether any task has a tool, which can be taken away.
 func (c *Course) hasTools() bool {
 	return slices.ContainsFunc(c.Tasks, func(t *Task) bool { return len(t.plain) > 0 })
 }
 
-// heldOut says what the questions of the test split are about.
+// heldOut describes the subject of the test split's questions.
 func (c *Course) heldOut() string {
 	if len(c.Tasks) > 1 {
 		return " of the tasks " + c.Names()
@@ -225,7 +225,7 @@ func (c *Course) heldOut() string {
 	return c.Tasks[0].HeldOut
 }
 
-// About says what a source's questions ask, as a report names the source.
+// About describes the questions of a source, which is named as in a report.
 func (c *Course) About(source string) string {
 	for _, t := range c.Tasks {
 		own, is := strings.CutPrefix(source, t.Name+"/")

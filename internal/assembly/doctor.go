@@ -54,19 +54,19 @@ func ExamineSandbox(ctx context.Context, cfg *config.Config) doctor.Line {
 	return line
 }
 
-// startsSandbox says whether the configuration of a tool or an agent starts a program of the operator's in a sandbox.
+// startsSandbox reports whether the configuration of a tool or an agent starts a program of the operator's in a sandbox.
 func startsSandbox(own any) bool {
 	by, ok := own.(tools.Sandboxed)
 	return ok && by.Sandboxed()
 }
 
-// sandboxedTools are the types of tools that run what a model wrote in sandboxes.
+// sandboxedTools are the types of tools that run a model's code in sandboxes.
 var sandboxedTools = []string{"python", "shell", "files"}
 
 // sandboxedRewards are the types of rewards that do.
 var sandboxedRewards = []string{"code"}
 
-// MachineNeeds is what a configuration asks of a machine that runs all of its roles.
+// MachineNeeds returns the needs of a configuration on a machine that runs all of its roles.
 func MachineNeeds(cfg *config.Config) (doctor.Needs, error) {
 	n := doctor.Needs{Dir: cfg.Run.Dir, Broker: cfg.Broker.URL}
 	values := config.Values(cfg)
@@ -107,7 +107,7 @@ func noServers(values map[string]any) bool {
 	return true
 }
 
-// AskBroker asks the configured broker who it is.
+// AskBroker asks the configured broker for its version and its abilities.
 func (k *Connector) AskBroker(ctx context.Context, _ string) (doctor.Broker, error) {
 	conn, err := k.ConnectSoon(ctx, streams.RoleViewer)
 	if old, ok := errors.AsType[*streams.ServerTooOldError](err); ok {

@@ -18,7 +18,7 @@ import (
 	"github.com/weir-rl/weir/internal/memory"
 )
 
-// serverKinds are what inference.engine can name beside this process.
+// serverKinds are the inference servers that inference.engine can name.
 var serverKinds = map[string]servers.Kind{consumers.EngineVLLM: vllm.Kind{}, consumers.EngineSGLang: sglang.Kind{}}
 
 // samplerOpener makes samplers of the run's versions, with the folders that they read versions from.
@@ -28,8 +28,8 @@ type samplerOpener struct {
 	log    *slog.Logger
 }
 
-// openSampler makes what inference.engine names, with the folder that it reads versions from, which is nil where it reads them
-// from memory. close gives the folder back.
+// openSampler makes the sampler that inference.engine names, with the folder that it reads versions from; nil where it reads them from
+// memory. close gives the folder back.
 func (o *samplerOpener) openSampler(cfg *consumers.Config, metrics *consumers.Metrics) (consumers.Sampler, *consumers.Folder, func(), error) {
 	kind, ok := serverKinds[cfg.Engine]
 	if !ok {
@@ -56,7 +56,7 @@ func (o *samplerOpener) openSampler(cfg *consumers.Config, metrics *consumers.Me
 // float32: below it files take longer than they save.
 const largeWeights = 64 << 20
 
-// largeModel says whether versions of the configured model are of that size.
+// largeModel reports whether versions of the configured model are of that size.
 func (o *samplerOpener) largeModel() (bool, error) {
 	model := o.cfg.Model.Config(o.course.Tokenizer.Size())
 	if o.cfg.Model.Folder != "" {
@@ -80,7 +80,7 @@ func boundDecoders(newDecoder consumers.NewDecoder) consumers.NewDecoder {
 	}
 }
 
-// mostSamplers is how many processes of a machine may keep versions in one run's folder.
+// mostSamplers is how many processes of a machine may keep versions in the folder of a run.
 const mostSamplers = 64
 
 // openVersions takes a folder for versions: that of the name or, where another process has it, of the name and a number.
@@ -103,7 +103,7 @@ func (o *samplerOpener) openVersions(name string) (*consumers.Folder, func(), er
 	}, nil
 }
 
-// besideWeights writes what a server needs beside the weights: the files of the model that the run began with, or the
+// besideWeights writes the files that a server needs beside the weights: the files of the model that the run began with, or the
 // configuration and the tokenizer of the run's own model.
 func (o *samplerOpener) besideWeights() (func(dir string, m gpu.Config, dtype gpu.DType) error, error) {
 	files, err := modelFiles(o.cfg)
@@ -121,8 +121,8 @@ func (o *samplerOpener) besideWeights() (func(dir string, m gpu.Config, dtype gp
 	}, nil
 }
 
-// newLastSampler is what the last version is scored with when nothing else samples any more: what inference.engine names, with one
-// server where Weir starts them.
+// newLastSampler makes the sampler that scores the last version when nothing else samples any more: the sampler that inference.engine
+// names, with a single server where Weir starts servers.
 func (o *samplerOpener) newLastSampler(ctx context.Context) (*Sampler, func() error, error) {
 	cfg := scoringConfig(o.cfg)
 	cfg.Server.Count = 1

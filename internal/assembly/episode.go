@@ -19,7 +19,7 @@ type EpisodeRequest struct {
 	Prompt schemas.Prompt
 	Seed   uint64
 	Watch  func(producers.Move)
-	// Ticket is what the episode is of, in place of what is above; nil makes one.
+	// Ticket is the episode's ticket, in place of the fields above; nil makes a ticket of them.
 	Ticket *schemas.Ticket
 }
 
@@ -43,7 +43,7 @@ func (e *EpisodeRequest) makeTicket(run string, limits schemas.Limits) *schemas.
 	}
 }
 
-// askedEnvironment is what the episodes of a task run in for scores and for people, and their limits: no tool is slowed.
+// askedEnvironment returns the environment and the limits of episodes that scores and people ask for: no tool is slowed.
 func (c *Course) askedEnvironment(t *Task, policy producers.Policy, q Question) (producers.Environment, schemas.Limits) {
 	env, limits := c.taskEnvironment(t, policy), t.limits
 	env.Tools = t.plain
@@ -81,7 +81,7 @@ func (t *Task) Question(split tasks.Split, index int) (schemas.Prompt, error) {
 	return sample[index], nil
 }
 
-// ToolNames are what the tools of the task's episodes are called by.
+// ToolNames are the names by which episodes of the task call tools.
 func (t *Task) ToolNames() []string {
 	var names []string
 	for _, spec := range t.callableSpecs() {

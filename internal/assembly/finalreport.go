@@ -16,15 +16,15 @@ import (
 	"github.com/weir-rl/weir/trainer/metrics"
 )
 
-// FinalReport is what a run has come to, as far as it is known.
+// FinalReport is the result of a run, as far as it is known.
 type FinalReport struct {
 	Took    time.Duration
 	Version int64
-	// Scores are those of the test split; noQuestion is why there are none.
+	// Scores are the scores on the test split; noQuestion is why there are none.
 	Scores     []TitledScore
 	NoQuestion error
-	// HeldOut says what the questions were about, learntByHeart why far fewer of them than in training may be answered rightly; ""
-	// where they are not.
+	// HeldOut describes the questions, LearntByHeart says why far fewer of them than in training may be answered rightly; "" where they are
+	// not.
 	HeldOut, LearntByHeart string
 	// Record is the last of the run's numbers.
 	Record report.Record
@@ -43,8 +43,8 @@ func (r *FinalReport) lastRecord() report.Record {
 	return report.Record{At: time.Now().UTC(), Type: report.Tested, PolicyVersion: r.Version, Step: r.Version, Metrics: values}
 }
 
-// Report scores the last version on the test split, which nothing before has touched, with and without the tools, and draws the
-// learning curve. After an error the report has what there is.
+// Report scores the last version on the test split, which nothing before has touched, with and without the tools, and draws the learning
+// curve. After an error the report has the results so far.
 func (r *LocalRun) Report(ctx context.Context, took time.Duration) (*FinalReport, error) {
 	out := &FinalReport{Took: took, HeldOut: r.Course.heldOut()}
 	m, err := r.run.LatestManifest(ctx)
@@ -95,7 +95,7 @@ func (r *LocalRun) Report(ctx context.Context, took time.Duration) (*FinalReport
 	return out, nil
 }
 
-// appendRecord writes a record behind those of a file.
+// appendRecord writes a record at the end of a file.
 func appendRecord(file string, r report.Record) error {
 	book, err := report.NewRecorder(file)
 	if err != nil {
@@ -105,13 +105,13 @@ func appendRecord(file string, r report.Record) error {
 	return book.Append(r)
 }
 
-// curveTitle says what run a picture is of.
+// curveTitle names the run of a picture.
 func curveTitle(cfg *config.Config) string {
 	c := &cfg.Trainer
 	return fmt.Sprintf("run %s: %s, %s + %s, eta %d, seed %d", cfg.Run.Name, strings.Join(cfg.Active(), ", "), c.Advantage.Name, c.Loss.Name, c.Eta, cfg.Run.Seed)
 }
 
-// curveMarks are the single points of the picture: what the cold start came to, and the test score.
+// curveMarks are the single points of the picture: the score after the cold start, and the test score.
 func curveMarks(cfg *config.Config, validation report.Series, scores []TitledScore, version int64) (out []report.Series) {
 	if len(validation.X) > 0 && validation.X[0] == 0 && cfg.Trainer.ColdStart.Steps > 0 {
 		out = append(out, report.Series{Name: "after the cold start", X: validation.X[:1], Y: validation.Y[:1], Mark: true})
@@ -124,7 +124,7 @@ func curveMarks(cfg *config.Config, validation report.Series, scores []TitledSco
 	return out
 }
 
-// TitledScore is one column of the report.
+// TitledScore is a column of the report.
 type TitledScore struct {
 	// Title heads the column, Key is that of the score in the run's numbers.
 	Title, Key string

@@ -87,7 +87,7 @@ func (p *inferenceRole) serveInference(ctx context.Context) error {
 	return group.Wait()
 }
 
-// newPinned is what samples for evaluation tickets: the versions that they name, beside the newest.
+// newPinned makes the samplers of evaluation tickets: the versions that they name, beside the newest.
 func (p *inferenceRole) newPinned(metrics *consumers.Metrics) (*consumers.Pinned, func(), error) {
 	engines, err := p.cfg.SamplerBackend()
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/weir-rl/weir/internal/records"
 )
 
-// MetricsFile is what a run writes its numbers to, in its folder.
+// MetricsFile is the file of a run's numbers, in its folder.
 const MetricsFile = "metrics.jsonl"
 
 // keepRecords writes the numbers of this process's own run for other tools as they come, where the configuration asks for that. The

@@ -25,11 +25,11 @@ type LocalRun struct {
 
 	process *Run // whose configuration and log are this run's
 	run     *streams.Run
-	// closers end what is open, the last first.
+	// closers close the open resources, the last first.
 	closers []func()
 }
 
-// Close ends what the run has opened.
+// Close closes everything that the run has opened.
 func (r *LocalRun) Close() {
 	for _, end := range slices.Backward(r.closers) {
 		end()
@@ -66,7 +66,7 @@ func (r *LocalRun) openParts(ctx context.Context, fixedPort bool) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			_ = r.Course.Close() // what it cannot end ends with this process
+			_ = r.Course.Close() // sandboxes that do not close end with this process
 		}
 	}()
 	if err := s.checkMemory(r.Course, streams.RoleTrainer, streams.RoleInference); err != nil {
@@ -92,7 +92,7 @@ func (r *LocalRun) Train(ctx context.Context, view View) error {
 func (r *LocalRun) runRoles(ctx context.Context, view View) error {
 	s, run, c := r.process, r.run, r.Course
 	group, running := errgroup.WithContext(ctx)
-	// They end in this order: training, then the rollouts that are left, then what they sample from.
+	// They end in this order: training, then the rollouts that are left, then the samplers.
 	producing, stopProducing := context.WithCancel(running)
 	defer stopProducing()
 	sampling, stopSampling := context.WithCancel(context.WithoutCancel(ctx))
@@ -143,7 +143,7 @@ func (r *LocalRun) openBroker(ctx context.Context, fixedPort bool) (conn *stream
 			return nil, nil, err
 		}
 		own, stop = b, func() {
-			_ = os.Remove(note) // a stale one is passed over
+			_ = os.Remove(note) // a stale file is passed over
 			b.Shutdown()
 		}
 	}
@@ -188,7 +188,7 @@ func NotedBroker(dir string) string {
 	return strings.TrimSpace(string(data))
 }
 
-// logToFile sends the log to a file, and what is beside it.
+// logToFile sends the log to a file, and to Beside.
 func (r *LocalRun) logToFile(path string) (func(), error) {
 	s := r.process
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)

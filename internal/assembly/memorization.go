@@ -47,7 +47,7 @@ type watch struct {
 	told    bool
 }
 
-// addEvent takes an event of the run. It returns what is to be told, once; "" is nothing.
+// addEvent takes an event of the run. It returns a note for people, once; "" is nothing.
 func (w *watch) addEvent(e schemas.Event) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -16,14 +16,14 @@ import (
 )
 
 const (
-	// processBytes is what a process takes beside its models.
+	// processBytes is the memory of a process beside its models.
 	processBytes = 150e6
-	// statedFrom is the memory from which on somebody is told, and not the log alone.
+	// statedFrom is the memory from which on the need is shown to people, and not in the log alone.
 	statedFrom = 1e9
 )
 
-// modelConfig is the shape of the policy. With weights a folder is opened for it, so that one that cannot be used is refused before
-// the run begins; who follows a run's weights need not have any.
+// modelConfig is the shape of the policy. With weights a folder is opened for it, so that a folder that cannot be used is refused before
+// the run begins; a follower of a run's weights need not have any.
 func modelConfig(cfg *config.Config, c *Course, weights bool) (gpu.Config, error) {
 	if cfg.Model.Folder == "" {
 		return cfg.Model.Config(c.Tokenizer.Size()), nil
@@ -42,7 +42,7 @@ func modelConfig(cfg *config.Config, c *Course, weights bool) (gpu.Config, error
 	return folder.Config, errors.Join(err, folder.Close())
 }
 
-// checkMemory states what the roles of this process will take, and refuses those that cannot fit in the machine's memory.
+// checkMemory states how much memory the roles of this process will take, and refuses roles that cannot fit in the machine's memory.
 func (s *Run) checkMemory(c *Course, roles ...streams.Role) error {
 	trains := slices.Contains(roles, streams.RoleTrainer)
 	if !trains && !slices.Contains(roles, streams.RoleInference) {
@@ -70,8 +70,7 @@ func (s *Run) checkMemory(c *Course, roles ...streams.Role) error {
 	return fitsMemory(limit, backend, memory, func() string { return n.adviseFit(limit.Bytes - processBytes) })
 }
 
-// fitsMemory refuses what does not fit in the memory that this process may have, with what to change. What lies on a device is
-// not held against it.
+// fitsMemory refuses a need that does not fit in the memory that this process may have, with advice. Memory on a device is not counted.
 func fitsMemory(limit machine.Memory, backend gpu.Backend, need gpu.Memory, advice func() string) error {
 	if d, ok := backend.(gpu.DeviceMemory); ok && d.OnDevice() {
 		return nil
@@ -83,7 +82,7 @@ func fitsMemory(limit machine.Memory, backend gpu.Backend, need gpu.Memory, advi
 		need.Text(), limit.From, float64(limit.Bytes)/1e9, advice()))
 }
 
-// need is what the roles of a process need of memory.
+// need is the memory that the roles of a process need.
 type need struct {
 	cfg       *config.Config
 	model     gpu.Config
@@ -91,7 +90,7 @@ type need struct {
 	roles     []streams.Role
 }
 
-// withRecompute has a configuration compute blocks again, and gives what counts its memory then; nil where that cannot be.
+// withRecompute has a configuration compute blocks again, and returns the estimator of its memory then; nil where that cannot be.
 func withRecompute(cfg *config.Config) gpu.MemoryEstimator {
 	cfg.Native.Recompute = true
 	backend, err := cfg.Backend()
@@ -123,7 +122,7 @@ func (n *need) totalMemory() gpu.Memory {
 	return out
 }
 
-// scoringMemory is what the version that is scored takes, with its caches, at the trainer or at each inference consumer.
+// scoringMemory is the memory of the version that is scored, with its caches, at the trainer or at each inference consumer.
 func (n *need) scoringMemory() gpu.MemoryPart {
 	return gpu.MemoryPart{Name: "scores", Bytes: n.decodingMemory(max(n.cfg.Eval.Concurrency, 8)).Total()}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/weir-rl/weir/trainer/learner"
 )
 
-// newEngine makes the policy: the model folder's when one is named, else fresh weights from the run's seed. It has a value
-// head where that is the critic.
+// newEngine makes the policy: from the model folder where it is named, else with fresh weights from the run's seed. It has a value head
+// where that is the critic.
 func newEngine(ctx context.Context, cfg *config.Config, c *Course) (gpu.Engine, error) {
 	model, head := cfg.Model.Config(c.Tokenizer.Size()), cfg.Trainer.Critic.Network == learner.CriticHead
 	model.ValueHead = head
@@ -42,7 +42,7 @@ func newEngine(ctx context.Context, cfg *config.Config, c *Course) (gpu.Engine, 
 	return engine, engine.Import(ctx, cfg.Model.Folder)
 }
 
-// modelFiles are what the model folder has beside its weights; nil without a folder.
+// modelFiles are the files of the model folder beside its weights; nil without a folder.
 func modelFiles(cfg *config.Config) (*hf.Files, error) {
 	if cfg.Model.Folder == "" {
 		return nil, nil
@@ -50,7 +50,7 @@ func modelFiles(cfg *config.Config) (*hf.Files, error) {
 	return hf.OpenFiles(cfg.Model.Folder)
 }
 
-// sameTokenizer says whether a folder's tokenizer.json is a tokenizer's, however it is laid out.
+// sameTokenizer reports whether a folder's tokenizer.json is a tokenizer's, however it is laid out.
 func sameTokenizer(file []byte, tok tasks.Tokenizer) bool {
 	if bytes.Equal(file, tok.JSON()) {
 		return true

@@ -30,8 +30,7 @@ func (s *Run) openCourse(ctx context.Context) (*Course, error) {
 	return OpenTasks(ctx, s.Parts, s.Config, s.Log)
 }
 
-// OpenTasks opens the tasks of a configuration. What is wrong with them, or with the data that they name, is a fault of the
-// configuration.
+// OpenTasks opens the tasks of a configuration. A fault in them, or in the data that they name, is a fault of the configuration.
 func OpenTasks(ctx context.Context, doors parts.Registry, cfg *config.Config, log *slog.Logger) (*Course, error) {
 	o := newOpener(doors, cfg, log)
 	c, err := o.openCourse(ctx)
@@ -44,7 +43,7 @@ func OpenTasks(ctx context.Context, doors parts.Registry, cfg *config.Config, lo
 	return c, nil
 }
 
-// OpenQuestions opens the tasks without their agents, for what asks a model by messages: no chat template is needed.
+// OpenQuestions opens the tasks without their agents, for a command that asks a model by messages: no chat template is needed.
 func (s *Run) OpenQuestions(ctx context.Context) (*Course, error) {
 	o := newOpener(s.Parts, s.Config, s.Log)
 	o.noAgents = true
@@ -60,9 +59,9 @@ type opener struct {
 	doors parts.Registry
 	cfg   *config.Config
 	log   *slog.Logger
-	// agents are those opened so far, by the name of their section and the tools that they show.
+	// agents are the agents opened so far, by the name of their section and the tools that they show.
 	agents map[string]producers.Agent
-	// guards are those of the tools opened so far, by the name of their section: tasks that share a section share its bounds.
+	// guards are the guards of the tools opened so far, by the name of their section: tasks that share a section share its bounds.
 	guards map[string]*tools.Guard
 	// spaces are the sandboxes of the tools that run code.
 	spaces *workspace.Manager
@@ -81,7 +80,7 @@ func newOpener(doors parts.Registry, cfg *config.Config, log *slog.Logger) *open
 	}
 }
 
-// closeSandboxes ends the sandboxes of servers that were asked what they offer.
+// closeSandboxes ends the sandboxes of servers that were asked for their tools.
 func (o *opener) closeSandboxes() error { return errors.Join(o.spaces.Close(), o.apart.Close()) }
 
 func (o *opener) openCourse(ctx context.Context) (*Course, error) {
@@ -128,7 +127,7 @@ func folderTokenizer(folder string) (tasks.Tokenizer, error) {
 	}
 	tok, err := tokenizer.Open(filepath.Join(folder, "tokenizer.json"))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil // reading the model tells what is missing
+		return nil, nil // reading the model reports the missing file
 	}
 	if err != nil {
 		return nil, fmt.Errorf("model.folder: %w", err)
@@ -159,7 +158,7 @@ func (o *opener) openSetups(ctx context.Context, shared tasks.Tokenizer) ([]*tas
 	return out, nil
 }
 
-// checkSetup refuses a setup without what every run needs.
+// checkSetup refuses a setup that lacks a part which every run needs.
 func checkSetup(s *tasks.Setup) error {
 	switch {
 	case s == nil || s.Data == nil:
@@ -170,7 +169,7 @@ func checkSetup(s *tasks.Setup) error {
 	return s.Data.Validate()
 }
 
-// spokenTexts are what the agents and tools of the run may say.
+// spokenTexts returns the texts that the agents and tools of the run may write.
 func (o *opener) spokenTexts() []string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(o.cfg.Agents)) {
@@ -197,7 +196,7 @@ func (o *opener) tagTokens() []string {
 	return out
 }
 
-// joinTokenizers is one tokenizer for several tasks.
+// joinTokenizers makes a tokenizer for several tasks.
 func joinTokenizers(names []string, setups []*tasks.Setup) (tasks.Tokenizer, error) {
 	same := true
 	var words []*tokenizer.Tokenizer
@@ -220,7 +219,7 @@ func joinTokenizers(names []string, setups []*tasks.Setup) (tasks.Tokenizer, err
 	return tok, nil
 }
 
-// openTask opens the parts of one task.
+// openTask opens the parts of a task.
 func (o *opener) openTask(ctx context.Context, name string, setup *tasks.Setup, tok tasks.Tokenizer) (*Task, error) {
 	section, limits := o.cfg.Tasks[name], o.cfg.Limits(name)
 	t := &Task{
@@ -347,7 +346,7 @@ func (t *Task) spokenSetup() (*tasks.Setup, error) {
 	return &own, err
 }
 
-// makeAgent opens an agent: one for each set of tools, for an agent may show them to the policy.
+// makeAgent opens an agent: a new agent for each set of tools, since an agent may show the tools to the policy.
 func (o *opener) makeAgent(ctx context.Context, name string, tok tasks.Tokenizer, specs []producers.ToolSpec) (producers.Agent, error) {
 	key := fmt.Sprintf("%s %+q", name, specs)
 	if made := o.agents[key]; made != nil {
@@ -396,8 +395,8 @@ func (o *opener) toolGuard(name string) (*tools.Guard, error) {
 	return made, nil
 }
 
-// openTool opens a tool for a task, with its time limit, and also with its latency. One that is placed on workers is opened here as well:
-// agents are shown its spec, and who calls no workers calls it here.
+// openTool opens a tool for a task, with its time limit, and also with its latency. A tool that is placed on workers is opened here as
+// well: agents are shown its spec, and a process that calls no workers calls it here.
 func (o *opener) openTool(ctx context.Context, t *Task, name string) error {
 	section := o.cfg.Tools[name]
 	door, _ := o.doors.Tool(section.Type)

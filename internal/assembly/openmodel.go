@@ -64,7 +64,7 @@ func (l *Models) OpenFolder(ctx context.Context, dir string) (*OpenModel, error)
 	return m, nil
 }
 
-// doPromptly does what knows no context, such as reading the weights of a model, and leaves it to itself when ctx ends.
+// doPromptly calls a function that takes no context, such as reading the weights of a model, and returns before it when ctx ends.
 func doPromptly(ctx context.Context, do func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- do() }()

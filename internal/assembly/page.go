@@ -22,12 +22,12 @@ import (
 	"github.com/weir-rl/weir/streams"
 )
 
-// Viewer shows runs: this process's own, and those of folders.
+// Viewer shows runs: this process's own run, and the runs of folders.
 type Viewer struct {
 	cfg     *config.Config
 	origins map[string]string // of its settings; nil where they are not known
 	parts   parts.Registry
-	// files and environ are what the configurations of folders are read over.
+	// files and environ are the sources that win over the configurations of folders.
 	files, environ []string
 	log            *slog.Logger
 	health         *telemetry.Health
@@ -137,7 +137,7 @@ func (v *Viewer) viewerAsks() string {
 	return "the run's engines are not asked: this page looks with the viewer's key, which may not. The page of weir up or weir trainer asks them"
 }
 
-// distinctNames gives runs of one name other names, by the folders above them.
+// distinctNames gives runs that share a name different names.
 func distinctNames(runs []view.Run) []view.Run {
 	seen := map[string]int{}
 	for i := range runs {
@@ -149,7 +149,7 @@ func distinctNames(runs []view.Run) []view.Run {
 	return runs
 }
 
-// connectTo connects to the broker of a run: the configured one, else the one that the run's folder names. The streams of a broker
+// connectTo connects to the broker of a run: the configured broker, else the broker that the run's folder names. The streams of a broker
 // that has ended are left alone: the run may want to start again.
 func (v *Viewer) connectTo(name, dir string) func(context.Context) (*streams.Run, func(), error) {
 	return func(ctx context.Context) (*streams.Run, func(), error) {
@@ -176,8 +176,8 @@ func (v *Viewer) connectTo(name, dir string) func(context.Context) (*streams.Run
 	}
 }
 
-// servePage serves the page of this process's own run until ctx ends or the returned function is called, and notes where. What goes
-// wrong with it does not end the run: one whose page has no port trains on without.
+// servePage serves the page of this process's own run until ctx ends or the returned function is called, and notes where. An error of the
+// page does not end the run: a run whose page has no port trains on without a page.
 func (v *Viewer) servePage(ctx context.Context, run *streams.Run, note View) (stop func()) {
 	r := v.FolderRun(v.cfg.Folder())
 	r.Name, r.Checkpoints = v.cfg.Run.Name, v.cfg.Trainer.Checkpoint.Dir
@@ -204,7 +204,7 @@ func (v *Viewer) servePage(ctx context.Context, run *streams.Run, note View) (st
 	return func() { cancel(); <-ended }
 }
 
-// KnownOf is what the folder of a run says that an act is held against; nil where it says nothing.
+// KnownOf returns the facts of a run's folder that an operator's act is checked against; nil where the folder has none.
 func (v *Viewer) KnownOf(dir string) *operate.Known {
 	if _, err := os.Stat(filepath.Join(dir, ConfigFile)); err != nil {
 		return nil

@@ -16,8 +16,9 @@ const (
 	signAgain = 5 * time.Second
 )
 
-// keepPresence tells the run that a worker has come, every half minute that it is still there, and, when the returned function is called, that it
-// leaves. So whoever looks can tell a worker that was killed, or froze, from one that was stopped in order. Nothing depends on it.
+// keepPresence tells the run that a worker has come, every half minute that it is still there, and, when the returned function is called,
+// that it leaves. So a viewer can distinguish a worker that was killed, or froze, from a worker that was stopped in order. Nothing depends
+// on it.
 func (p *process) keepPresence(ctx context.Context, run *streams.Run, role, worker string) (leave func()) {
 	return keepPresent(ctx, func(ctx context.Context, kind schemas.EventType) error {
 		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)

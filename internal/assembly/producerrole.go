@@ -51,7 +51,7 @@ func (p *producerRole) produceRollouts(ctx context.Context) error {
 	if err := p.openSandboxes(ctx); err != nil {
 		return err
 	}
-	// Leases outlive ctx: a producer that drains finishes, or gives back, what it holds.
+	// Leases outlive ctx: a producer that drains finishes, or gives back, the tickets that it holds.
 	tickets, err := p.run.Tickets(context.WithoutCancel(ctx), streams.TicketOptions{Producer: p.own.Name, MaxLeases: p.own.Concurrency})
 	if err != nil {
 		return err

@@ -11,13 +11,13 @@ import (
 	"github.com/weir-rl/weir/trainer/metrics"
 )
 
-// View shows a run to people as it goes on. A *report.Progress is one.
+// View shows a run to people as it goes on. A *report.Progress implements it.
 type View interface {
-	// History takes the records of earlier processes of the run, Add those that come.
+	// History takes the records of earlier processes of the run, Add the records that come.
 	History(records []report.Record)
 	Add(r report.Record)
-	// ColdStart takes the numbers of the cold start, Dropped how many groups were dropped and kept for a step, and what keeps
-	// the step from coming about; "" where nothing does.
+	// ColdStart takes the numbers of the cold start, Dropped takes how many groups were dropped and kept for a step, and the trouble that
+	// keeps the step from being made; "" where there is none.
 	ColdStart(numbers map[string]float64)
 	Dropped(step int64, dropped, kept int, trouble string)
 	// Failing takes the tasks whose episodes fail, when that changes; none where all succeed again.
@@ -28,7 +28,7 @@ type View interface {
 	Rollout(version int64, r *report.Rollout)
 }
 
-// recordBook writes down what happens: in metrics.jsonl, on the view, and as events for others to see.
+// recordBook writes down the events of a run: in metrics.jsonl, on the view, and as events for others to see.
 type recordBook struct {
 	log   *slog.Logger
 	run   *streams.Run

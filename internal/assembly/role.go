@@ -9,10 +9,10 @@ import (
 	"github.com/weir-rl/weir/streams"
 )
 
-// role is one part of a run as a process of its own.
+// role is a role of a run as a process of its own.
 type role struct {
 	name streams.Role
-	// waits names what the process is not ready without.
+	// waits names the condition without which the process is not ready.
 	waits string
 	// allowed refuses a process before it reaches for the broker; nil refuses none.
 	allowed func() error

@@ -14,7 +14,7 @@ import (
 	"github.com/weir-rl/weir/internal/telemetry"
 )
 
-// Run is one process of a run: what its roles are assembled from.
+// Run is a process of a run, from which its roles are assembled.
 type Run struct {
 	Options
 	Config *config.Config
@@ -25,24 +25,25 @@ type Run struct {
 	server   *telemetry.Server
 }
 
-// Options are what a process has beside its configuration.
+// Options are the settings of a process beside its configuration.
 type Options struct {
 	// Parts are the parts that a configuration can name.
 	Parts parts.Registry
-	// Memory is what the process may have; its zero value bounds nothing.
+	// Memory is the memory that the process may use; its zero value bounds nothing.
 	Memory machine.Memory
-	// Files and environ are what the configurations of other runs' folders are read over.
+	// Files and Environ are the sources that win over the configurations of other runs' folders.
 	Files, Environ []string
-	// Log takes what the roles log, notes what people should read at once, and answers what a role has to say when it has nothing to do.
+	// Log takes the roles' log, Notes takes lines that people should read at once, and Answers takes the line of a role that has nothing to
+	// do.
 	Log            *slog.Logger
 	Notes, Answers io.Writer
-	// Beside takes what a run logs whose log is a file; nil for nobody.
+	// Beside takes the log of a run whose log is a file too; nil for nobody.
 	Beside slog.Handler
 	// Version and commit name the build.
 	Version, Commit string
 }
 
-// process is what a role of this process has beside its own parts.
+// process holds the resources that every role of this process shares.
 type process struct {
 	cfg      *config.Config
 	log      *slog.Logger
@@ -51,7 +52,7 @@ type process struct {
 	build    runfolder.Build
 }
 
-// newProcess returns what a role of this process is made of.
+// newProcess returns the shared resources of this process's roles.
 func (s *Run) newProcess() process {
 	return process{cfg: s.Config, log: s.Log, registry: s.registry, health: s.health, build: runfolder.Build{Version: s.Version, Commit: s.Commit}}
 }
@@ -70,7 +71,7 @@ func New(cfg *config.Config, o Options, parts ...string) (*Run, error) {
 	return s, nil
 }
 
-// Resolve reads the sources over the defaults and checks what comes of it.
+// Resolve reads the sources over the defaults and checks the result.
 func Resolve(doors parts.Registry, from config.Sources) (*config.Config, map[string]string, error) {
 	cfg, origins, err := config.Resolve(doors, from)
 	if err == nil {

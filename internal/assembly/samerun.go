@@ -22,9 +22,9 @@ const sectionTasks = "tasks"
 // resumption holds the configuration of a run against the settings that its newest checkpoint was trained with.
 type resumption struct {
 	cfg     *config.Config
-	origins map[string]string // nil where nobody knows who set what
+	origins map[string]string // nil where the sources of the settings are unknown
 	parts   parts.Registry
-	// notes takes what people should read, answers that a run is finished.
+	// notes takes lines for people, answers takes the line that a run is finished.
 	notes, answers io.Writer
 }
 
@@ -33,8 +33,8 @@ func (s *Run) resumption() *resumption {
 	return &resumption{s.Config, s.Origins, s.Parts, s.Notes, s.Answers}
 }
 
-// definesRun says whether a key belongs to what a run is: its checkpoints mean nothing, its held-out questions are not held
-// out, or version 0 was made otherwise, under another value.
+// definesRun reports whether a key defines the run: under another value its checkpoints are useless, its held-out questions are not held
+// out, or version 0 was made otherwise.
 func (r *resumption) definesRun(key string) bool {
 	switch key {
 	case sectionTasks, "run.seed", "trainer.critic.network":
@@ -56,8 +56,8 @@ func cutKey(key string) (section, name, rest string) {
 	return section, name, rest
 }
 
-// affectsTraining says whether a key, not a lasting one, decides what is learnt: a run may go on under another value, but
-// then it is not the run of either, so somebody has to want it.
+// affectsTraining reports whether a key that does not define the run changes the training: a run may go on under another value, but only
+// where the configuration allows it, since its results are of neither value alone.
 func affectsTraining(key string) bool {
 	switch key {
 	case "trainer.batch_groups", "trainer.group_size", "trainer.min_group", "trainer.mask_tools", "trainer.epochs", "trainer.minibatches",
@@ -95,7 +95,7 @@ func trainingSettings(cfg *config.Config) map[string]string {
 	return out
 }
 
-// trainedWith is what the run's newest checkpoint was trained with; nil where there is none, or nobody wrote it down.
+// trainedWith returns the settings of the run's newest checkpoint; nil where there is no checkpoint, or it has no settings.
 func (r *resumption) trainedWith() (*checkpoint.State, map[string]string, error) {
 	state, err := checkpoint.ReadState(r.cfg.Trainer.Checkpoint.Dir)
 	if err != nil || state == nil || state.Settings != nil {
@@ -126,10 +126,10 @@ func renameSettings(was map[string]string) map[string]string {
 	return out
 }
 
-// asBegun gives the lasting keys that nobody set the values that the run was begun with: defaults and presets may be others in
-// this build. It returns what it kept, in words.
+// asBegun gives the lasting keys that nobody set the values that the run was begun with: defaults and presets may be others in this build.
+// It returns the kept values, in words.
 func (r *resumption) asBegun(was map[string]string) (kept []string, err error) {
-	if r.origins == nil { // who set what is not known
+	if r.origins == nil { // the sources of the settings are unknown
 		return nil, nil
 	}
 	values := map[string]string{}
@@ -155,8 +155,8 @@ func (r *resumption) asBegun(was map[string]string) (kept []string, err error) {
 	return kept, nil
 }
 
-// checkSame refuses to go on with a run that was begun as another, or that was trained otherwise unless that is allowed. It
-// says what else has changed, and that a run is finished. What makes a run that run and nobody sets stays as the run was begun.
+// checkSame refuses to go on with a run that was begun as another, or that was trained otherwise unless that is allowed. It notes the other
+// changes, and that a run is finished. A key that defines the run and that nobody sets keeps the value that the run was begun with.
 func (r *resumption) checkSame() error {
 	state, was, err := r.trainedWith()
 	if err != nil || state == nil {

@@ -16,9 +16,9 @@ import (
 	"github.com/weir-rl/weir/streams/weights"
 )
 
-// Sampler is what scores are sampled from. It is a private inference engine, a policy whose version changes only when its owner says
-// so, which makes a score belong to one version; the run's own inference consumers, which have that version or a newer one; or, by way of
-// the run's producers, what inference consumers hold of that version beside the newest.
+// Sampler is the policy that scores sample from. It is a private inference engine, whose version changes only when its owner swaps it, so
+// that a score belongs to a single version; the run's own inference consumers, which have that version or a newer version; or, through the
+// run's producers, the copy of that version that inference consumers hold beside the newest.
 type Sampler struct {
 	Engine consumers.Sampler
 	// folder has the engine read versions from there; nil gives it the weights in memory.

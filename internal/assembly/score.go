@@ -40,7 +40,7 @@ func (p *Sampler) Score(ctx context.Context, cfg *config.Config, c *Course, q Qu
 	return out, nil
 }
 
-// scoreTask is score for one task.
+// scoreTask scores a single task.
 func (p *Sampler) scoreTask(ctx context.Context, cfg *config.Config, c *Course, t *Task, q Question, n int) (*producers.EvalReport, error) {
 	env, limits := c.scoredEnvironment(t, p, q)
 	sample := t.Data.Sample(q.Split, n, ScoreSeed)
@@ -65,7 +65,7 @@ func (p *Sampler) scoreTask(ctx context.Context, cfg *config.Config, c *Course, 
 	return r, err
 }
 
-// scoredEnvironment is what a task's episodes run in for scores.
+// scoredEnvironment returns the environment of a task's episodes for scores.
 func (c *Course) scoredEnvironment(t *Task, policy producers.Policy, q Question) (producers.Environment, schemas.Limits) {
 	env, limits := c.askedEnvironment(t, policy, q)
 	env.Reward = withF1{env.Reward}
@@ -117,7 +117,7 @@ type Score struct {
 	ByTask map[string]producers.EvalScore `json:"by_task,omitempty"`
 }
 
-// addTask takes the report on one task into that on several.
+// addTask adds the report on a task to the report on several tasks.
 func (s *Score) addTask(task string, r *producers.EvalReport) {
 	if s.ByTask == nil {
 		s.ByTask, s.BySource, s.Stops = map[string]producers.EvalScore{}, map[string]producers.EvalScore{}, map[schemas.StopReason]int{}
@@ -163,14 +163,14 @@ var errNoQuestion = errors.New("there is no question")
 // ScoreSeed chooses the questions: the same for every run, so that runs can be compared.
 const ScoreSeed = 7
 
-// Question says what is asked for a score, and how.
+// Question selects the questions of a score, and how they are asked.
 type Question struct {
 	Split       tasks.Split
 	N           int
 	Temperature float32
 	NoTool      bool
-	// Repeat is how often each is asked; 0 is once. timeout bounds each rollout in place of the task's limit; 0 leaves
-	// that, and a negative one is no bound.
+	// Repeat is how often each is asked; 0 is once. timeout bounds each rollout in place of the task's limit; 0 leaves that, and a negative
+	// timeout is no bound.
 	Repeat  int
 	Timeout time.Duration
 	// Roll runs the episodes otherwise than by the task's agent; nil is by it.

@@ -29,8 +29,8 @@ type versionScorer struct {
 	opener samplerOpener
 }
 
-// scoreVersions follows the published versions and scores each eval.every-th on the validation split, until trained ends. The score
-// that is under way then is brought to its end, unless ctx ends too: a short run has one at least.
+// scoreVersions follows the published versions and scores each eval.every-th on the validation split, until trained ends. The score that is
+// under way then is brought to its end, unless ctx ends too: a short run has at least a single score.
 func (v *versionScorer) scoreVersions(ctx, trained context.Context) error {
 	policy, wait, err := v.newRunSampler(context.WithoutCancel(ctx), trained.Done())
 	if err != nil {
@@ -59,13 +59,13 @@ func (v *versionScorer) scoreVersions(ctx, trained context.Context) error {
 	return errors.Join(err, wait())
 }
 
-// showsRollout says whether a rollout of a version is printed: after every versions, 0 for never. shown is the last version of
-// which a rollout was printed, -1 before the first.
+// showsRollout reports whether a rollout of a version is printed: after every versions, 0 for never. shown is the last version of which a
+// rollout was printed, -1 before the first.
 func showsRollout(every, shown, version int64) bool {
 	return every > 0 && (shown < 0 || version >= shown+every)
 }
 
-// scoreVersion scores one version; with show it also prints a rollout of it, each version another question's.
+// scoreVersion scores a version; with show it also prints a rollout of it, each version another question's.
 func (v *versionScorer) scoreVersion(ctx context.Context, policy *Sampler, m *schemas.Manifest, show bool) error {
 	began := time.Now()
 	if err := policy.bringVersion(ctx, versionSource{run: v.run, course: v.course, weights: v.cfg.Weights}, m); err != nil {
@@ -97,7 +97,7 @@ func (v *versionScorer) scoreVersion(ctx context.Context, policy *Sampler, m *sc
 		Run: v.run.Name(), Type: schemas.EventEvaluated, At: time.Now().UTC(), Role: "trainer",
 		PolicyVersion: m.Version, Metrics: values,
 	})
-	// One whose policy sampled nothing has no context to show.
+	// An episode whose policy sampled nothing has no context to show.
 	asked = slices.DeleteFunc(asked, func(t *schemas.Trajectory) bool { return len(t.Segments) == 0 })
 	if n := int64(len(asked)); show && n > 0 {
 		v.book.view.Rollout(m.Version, report.NewRollout(asked[m.Version%n], v.course.Tokenizer.Decode))
@@ -115,7 +115,7 @@ func firstAbandoned(samples []producers.EvalSample) string {
 	return ""
 }
 
-// newRunSampler is what the versions of a run that goes on are scored with, until ending: where inference servers sample for it, these,
+// newRunSampler makes the sampler that scores the versions of a running run, until ending: the run's inference servers where it has them,
 // and a private engine otherwise, which reads large versions from files.
 func (v *versionScorer) newRunSampler(ctx context.Context, ending <-chan struct{}) (*Sampler, func() error, error) {
 	account, err := evaluation.NewAccount(v.registry)
@@ -146,7 +146,7 @@ func (v *versionScorer) newRunSampler(ctx context.Context, ending <-chan struct{
 	return p, func() error { defer closeFolder(); return wait() }, nil
 }
 
-// unlessNil does what ends something after an error.
+// unlessNil calls end after an error.
 func unlessNil(err error, end func() error) error {
 	if err == nil {
 		return nil

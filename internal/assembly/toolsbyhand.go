@@ -30,7 +30,7 @@ func (s *Run) NewToolBench() *ToolBench {
 	return &ToolBench{s.Config, s.Parts, s.Log, workspace.New(s.Config.Sandbox)}
 }
 
-// OpenTools opens tools by their names; without any, those of a task.
+// OpenTools opens tools by their names; without any, the tools of a task.
 func (b *ToolBench) OpenTools(ctx context.Context, names []string, taskName string) ([]producers.Tool, error) {
 	if len(names) == 0 {
 		if section := b.cfg.Tasks[cmp.Or(taskName, b.cfg.Active()[0])]; section != nil {
@@ -105,12 +105,12 @@ func (b *ToolBench) CloseSandboxes() {
 	}
 }
 
-// needsTask says that a tool cannot be told apart without the task: what several tasks have is each task's own.
+// needsTask says that a tool cannot be told apart without the task: a tool that several tasks have is a different tool for each task.
 func (b *ToolBench) needsTask(name string) bool {
 	return b.cfg.Tools[name] == nil || b.cfg.Tools[name].Type == "search"
 }
 
-// CloseTool ends what a tool holds for its lifetime, if it holds anything.
+// CloseTool closes the resources that a tool holds for its lifetime, if it holds any.
 func (b *ToolBench) CloseTool(t producers.Tool) {
 	if closer, ok := t.(io.Closer); ok {
 		if err := closer.Close(); err != nil {

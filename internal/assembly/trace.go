@@ -30,7 +30,7 @@ func (p *process) openTracer(ctx context.Context, role streams.Role, worker stri
 	}, nil
 }
 
-// tracedRollouts sends the spans of what a producer serves; nil where nothing is traced.
+// tracedRollouts sends the spans of a producer's rollouts; nil where nothing is traced.
 func tracedRollouts(t *tracing.Tracer) func(producers.Served) {
 	if t == nil {
 		return nil
@@ -54,7 +54,7 @@ func tracedRollouts(t *tracing.Tracer) func(producers.Served) {
 	}
 }
 
-// tracedEndings sends the spans of what the trainer made of trajectories; nil where nothing is traced.
+// tracedEndings sends the spans of the trainer's use of trajectories; nil where nothing is traced.
 func tracedEndings(t *tracing.Tracer) func(trainer.Ending) {
 	if t == nil {
 		return nil

@@ -30,7 +30,7 @@ type LoadedPolicy struct {
 	Close   func()
 }
 
-// ModelChoice names a model: a step of the run, a folder, or what the run begins with.
+// ModelChoice names a model: a step of the run, a folder, or the model that the run begins with.
 type ModelChoice struct {
 	Step    int64 // -1 for the newest
 	Folder  string
@@ -77,7 +77,7 @@ func (l *Models) Load(ctx context.Context, m *ModelChoice) (*LoadedPolicy, error
 	return l.loadFolder(ctx, dir, newest)
 }
 
-// loadUntrained loads what the run begins with: the model's folder, else weights from the run's seed, before a cold start.
+// loadUntrained loads the model that the run begins with: the model's folder, else weights from the run's seed, before a cold start.
 func (l *Models) loadUntrained(ctx context.Context) (*LoadedPolicy, error) {
 	if folder := l.cfg.Model.Folder; folder != "" {
 		return l.loadFolder(ctx, folder, 0)
@@ -162,7 +162,7 @@ func (l *Models) loadInto(ctx context.Context, c *Course, folder string, version
 	}
 	stop := func() {
 		_ = wait()    // its work is done
-		_ = c.Close() // what it cannot end ends with this process
+		_ = c.Close() // sandboxes that do not close end with this process
 	}
 	if err := policy.useVersion(ctx, consumers.Snapshot{Version: version, Config: m.Config, Weights: m.Weights}); err != nil {
 		return nil, errors.Join(err, wait())

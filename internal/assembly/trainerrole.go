@@ -25,8 +25,8 @@ import (
 	"github.com/weir-rl/weir/trainer/checkpoint"
 )
 
-// Trainer is the trainer's role as a process of its own, with the page and the records of the run beside it. It ends when the
-// training is done or ctx ends. open makes the view of the run once its broker is reached, and what closes the view.
+// Trainer is the trainer's role as a process of its own, with the page and the records of the run beside it. It ends when the training is
+// done or ctx ends. open makes the view of the run once its broker is reached, and returns a function that closes the view.
 func (s *Run) Trainer(ctx context.Context, open func() (View, func())) error {
 	return s.runRole(ctx, role{
 		name: streams.RoleTrainer, waits: "run", allowed: s.resumption().checkSame, reach: (*Connector).openStreams, calls: true,
@@ -90,7 +90,7 @@ type trainerRole struct {
 	tracer *tracing.Tracer
 	passes atomic.Int64
 	mark   folderMark
-	// closers end what is open, the last first.
+	// closers close the open resources, the last first.
 	closers []func()
 }
 
@@ -103,7 +103,7 @@ func (t *trainerRole) closeAll() {
 // atClose has close call end, before all that was given earlier.
 func (t *trainerRole) atClose(end func()) { t.closers = append(t.closers, end) }
 
-// openAll makes what the trainer works with. close ends it, also after an error.
+// openAll opens the trainer's engine, stream, prompts and metrics. close ends it, also after an error.
 func (t *trainerRole) openAll(ctx context.Context) (deps trainer.Deps, err error) {
 	if err := t.openRecords(); err != nil {
 		return deps, err
@@ -135,7 +135,7 @@ func (t *trainerRole) openAll(ctx context.Context) (deps trainer.Deps, err error
 	}, nil
 }
 
-// openRecords opens metrics.jsonl, and shows what earlier processes of the run wrote there.
+// openRecords opens metrics.jsonl, and shows the records of the run's earlier processes.
 func (t *trainerRole) openRecords() error {
 	dir, err := makeRunFolder(t.cfg)
 	if err != nil {
@@ -147,7 +147,7 @@ func (t *trainerRole) openRecords() error {
 		return err
 	}
 	t.atClose(func() { _ = file.Close() })                     // each record was written
-	if before, err := report.ReadMetrics(t.file); err == nil { // what is broken in it is told where it is used
+	if before, err := report.ReadMetrics(t.file); err == nil { // faults of the file are reported where it is used
 		t.view.History(before)
 	}
 	warnUnread(t.log, t.cfg, t.origins)
@@ -194,7 +194,7 @@ func (t *trainerRole) afterStage(stage string) {
 	}
 }
 
-// scoresVersions says whether versions are scored.
+// scoresVersions reports whether versions are scored.
 func (t *trainerRole) scoresVersions() bool {
 	if t.cfg.Eval.Every == 0 {
 		return false

@@ -9,8 +9,8 @@ import (
 	"github.com/weir-rl/weir/streams/broker"
 )
 
-// Visit opens a run to look at it: at the named broker, else at the one that its folder on this machine names. The
-// streams of an embedded broker that has ended are read where they lie, and up is false. Call leave at the end.
+// Visit opens a run to look at it: at the named broker, else at the broker that its folder on this machine names. The streams of an
+// embedded broker that has ended are read where they lie, and up is false. Call leave at the end.
 func (k *Connector) Visit(ctx context.Context, role streams.Role) (run *streams.Run, up bool, leave func(), err error) {
 	own := k.restingBroker(ctx) // a large store takes a while to open
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -50,7 +50,7 @@ func (k *Connector) restingBroker(ctx context.Context) *broker.Broker {
 		return nil
 	}
 	if shared, _ := filepath.Glob(filepath.Join(k.cfg.Broker.StoreDir, "jetstream", "*", "_js_")); len(shared) > 0 {
-		return nil // one of a cluster's: alone it does not know what the others agreed on
+		return nil // a broker of a cluster: alone it does not know the streams of the others
 	}
 	own, err := broker.Start(ctx, broker.Config{
 		StoreDir: k.cfg.Broker.StoreDir, SyncAlways: true, MaxPayload: k.cfg.Broker.MaxPayload,

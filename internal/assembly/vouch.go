@@ -10,11 +10,12 @@ import (
 )
 
 // reaching are the keys by which a section starts a program of its choice, lets programs out of their sandbox, or sends something of this
-// machine to an address of its choice: a secret, or what another tool of its choice reads here.
+// machine to an address of its choice: a secret, or data that another tool of its choice reads here.
 var reaching = []string{"command", "run", "python", "url", "unsafe", "env", "token_env", "token_file", "key_env", "secret_file", "api_key", "admin_api_key"}
 
-// refuseStrangersSections refuses a configuration that was found in a run's folder where it would start programs, or send something to an address, that the viewer's own
-// configuration does not name: the folder may be somebody else's. Only what the active tasks open is looked at.
+// refuseStrangersSections refuses a configuration that was found in a run's folder where it would start programs, or send something to an
+// address, that the viewer's own configuration does not name: the folder may be somebody else's. Only sections that the active tasks open
+// are looked at.
 func refuseStrangersSections(found, own *config.Config) error {
 	sections := map[string][2]any{"torch": {found.Torch, own.Torch}, "sandbox": {found.Sandbox, own.Sandbox}}
 	for _, name := range found.Active() {
@@ -42,7 +43,7 @@ func refuseStrangersSections(found, own *config.Config) error {
 		"nothing of it is opened. Where you trust it, give it as your own: weir view --config FOLDER/%[2]s FOLDER", strings.Join(strange, ", "), ConfigFile)
 }
 
-// setsReachingKey says whether a section sets one of the keys of reaching.
+// setsReachingKey reports whether a section sets a key of reaching.
 func setsReachingKey(v reflect.Value) bool {
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Interface:

@@ -51,7 +51,7 @@ func (p *producerRole) producerWork() telemetry.Work {
 	}
 }
 
-// inferenceWork waits while a call does, or a policy version that is newer than the one in use.
+// inferenceWork waits while a call waits, or a policy version that is newer than the version in use.
 func (p *inferenceRole) inferenceWork() telemetry.Work {
 	return telemetry.Work{
 		Part: "inference",
@@ -79,7 +79,8 @@ func (p *inferenceRole) inferenceWork() telemetry.Work {
 	}
 }
 
-// trainerWork waits until the run is done. What is read and refused is no work: a flood of it must not look like a run that goes on.
+// trainerWork waits until the run is done. Messages that are read and refused are no work: a flood of it must not look like a run that goes
+// on.
 func (p *trainerRole) trainerWork() telemetry.Work {
 	return telemetry.Work{
 		Part: "trainer",
@@ -99,7 +100,7 @@ func (p *trainerRole) trainerWork() telemetry.Work {
 	}
 }
 
-// atBroker says what waits as the broker tells it. Nothing does while the run is paused or draining, and whatever there is
+// atBroker describes the work that waits, as the broker reports it. Nothing does while the run is paused or draining, and whatever there is
 // does while the broker is away.
 func atBroker(ctx context.Context, run *streams.Run, waits func(context.Context) (string, error)) string {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
@@ -126,7 +127,7 @@ type passCounter struct {
 	passes *atomic.Int64
 }
 
-// Adapts makes it a gpu.Adapting where the engine is one.
+// Adapts reports whether the engine trains an adapter alone, as gpu.Adapting does.
 func (e passCounter) Adapts() bool {
 	a, ok := e.Engine.(gpu.Adapting)
 	return ok && a.Adapts()
