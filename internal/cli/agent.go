@@ -81,7 +81,7 @@ The exit status is 0 when the episode came to an end, whatever its reward.`,
 // agentFlags say which episode is run, and with which model.
 type agentFlags struct {
 	ask agentAsk
-	// again names a trajectory whose episode is run again, fork one from whose turn an episode goes on.
+	// again names a trajectory whose episode is run again, fork a trajectory from whose turn an episode goes on.
 	again, fork string
 	turn        int
 	endpoint    *asked
@@ -132,7 +132,7 @@ func (f *agentFlags) openPolicy(cmd *cobra.Command, s *assembly.Run) (*assembly.
 	return s.Models().Load(cmd.Context(), f.model)
 }
 
-// agentAsk says what an agent is asked.
+// agentAsk is the question that an agent is asked.
 type agentAsk struct {
 	assembly.Question
 	split, prompt string

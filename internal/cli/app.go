@@ -17,11 +17,11 @@ import (
 	"github.com/weir-rl/weir/internal/telemetry"
 )
 
-// app is what every subcommand starts from.
+// app holds the state that every subcommand starts from.
 type app struct {
 	// doors are the parts that a configuration can name.
 	doors parts.Registry
-	// memory is what the process may have; its zero value bounds nothing.
+	// memory is the memory that the process may use; its zero value bounds nothing.
 	memory machine.Memory
 	console
 	// args are the command line without the program's name: they hold the names of the user's own sections, each key of
@@ -30,7 +30,7 @@ type app struct {
 	files []string
 
 	once      sync.Once
-	reference *keyReference // what keys returns
+	reference *keyReference // the result of keys
 }
 
 // keys returns every key that there is without a configuration.
@@ -130,8 +130,8 @@ func faultsOfUsage(cmd *cobra.Command) {
 	}
 }
 
-// explainFlagError says what is wrong with an unknown flag, and which one it may have been. One that looks like a key is a fault
-// of the configuration, whichever way it came.
+// explainFlagError explains an unknown flag, and names the flag that was probably meant. A flag that looks like a key is a fault of the
+// configuration, whichever way it came.
 func (a *app) explainFlagError(cmd *cobra.Command, err error) error {
 	name, ok := strings.CutPrefix(err.Error(), "unknown flag: --")
 	if !ok {
@@ -160,8 +160,8 @@ func (a *app) configSources(cmd *cobra.Command) config.Sources {
 	return config.Sources{Files: a.files, Environ: a.environ, Flags: a.keys().typedKeys(cmd)}
 }
 
-// openProcess loads the configuration and opens what every role has: logs, metrics and health. A command that names
-// no parts to wait for is no role and serves nothing.
+// openProcess loads the configuration and opens the shared parts of every role: logs, metrics and health. A command that names no parts to
+// wait for is no role and serves nothing.
 func (a *app) openProcess(cmd *cobra.Command, parts ...string) (*assembly.Run, error) {
 	cfg, origins, err := a.loadConfig(cmd)
 	if err != nil {
@@ -178,7 +178,7 @@ func (a *app) openProcess(cmd *cobra.Command, parts ...string) (*assembly.Run, e
 // processOf is the process of a run as it is configured. A command that names no parts to wait for is no role.
 func (a *app) processOf(cfg *config.Config, parts ...string) (*assembly.Run, error) {
 	if len(parts) == 0 {
-		// It asks and ends: it must not take the port of the role beside it, and its answer is what it has to say.
+		// It asks and ends: it must not take the port of the role beside it, and its answer is its output.
 		cfg.Telemetry.Listen = ""
 		if cfg.Log.Level == "info" {
 			cfg.Log.Level = "warn"

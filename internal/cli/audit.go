@@ -58,7 +58,7 @@ trainer.checkpoint.batches says. The record of an older step still lists its tra
 	return cmd
 }
 
-// audited is what audit prints as JSON.
+// audited is the JSON answer of weir audit.
 type audited struct {
 	Run   string `json:"run"`
 	Bound int    `json:"bound"`
@@ -66,7 +66,7 @@ type audited struct {
 	*audit.Report
 }
 
-// printAudit checks the record of the run and prints what came of it.
+// printAudit checks the record of the run and prints the result.
 func (r *runRecord) printAudit(asJSON bool) error {
 	eta := r.Config.Trainer.Eta
 	found, err := audit.Read(checkpoint.Records(r.record.Dir), eta, nil)
@@ -100,7 +100,7 @@ func (r *runRecord) printAudit(asJSON bool) error {
 	return nil
 }
 
-// usedVerdicts are those of the trajectories that a step used up.
+// usedVerdicts are the verdicts on the trajectories that a step used up.
 func usedVerdicts(rec *checkpoint.Record) []runfolder.Verdict {
 	var out []runfolder.Verdict
 	for v := range runfolder.Verdicts(rec) {

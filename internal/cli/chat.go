@@ -59,13 +59,13 @@ history. /help lists what else can be typed there. weir agent run is for the que
 	return cmd
 }
 
-// chatHelp is what /help prints.
+// chatHelp is the text of /help.
 const chatHelp = `a question, and Enter   the agent answers it, and what it says and calls is shown
 /help                   this
 /quit, or Ctrl-D        ends; Ctrl-C does so at once
 `
 
-// askEachLine asks each line until they end or /quit is one.
+// askEachLine asks each line until the lines end or a line is /quit.
 func (w *console) askEachLine(ctx context.Context, lines *lineReader, ask func(question string) error) error {
 	for {
 		text, err := lines.readLine(ctx)
@@ -106,7 +106,7 @@ func exampleQuestion(t *assembly.Task) string {
 	return sample[len(sample)-1].Text
 }
 
-// askOnce runs one episode and shows it as it goes on.
+// askOnce runs a single episode and shows it as it goes on.
 func (w *console) askOnce(ctx context.Context, m *assembly.LoadedPolicy, t *assembly.Task, text string, temperature float32) error {
 	shown := &live{out: w.out, colour: showsColour(w.out, w.environ)}
 	e := assembly.EpisodeRequest{

@@ -81,7 +81,7 @@ func (w *console) printOrigins(format *outputFormat, cfg *config.Config, values 
 	return nil
 }
 
-// newCheckCommand says what is wrong with a configuration without running anything.
+// newCheckCommand lists the faults of a configuration without running anything.
 func newCheckCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "check", Short: "Say whether the configuration, and the data it names, is valid", Args: cobra.NoArgs,
@@ -95,7 +95,7 @@ func newCheckCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			defer func() { _ = c.Close() }() // what they cannot end ends with this process
+			defer func() { _ = c.Close() }() // sandboxes that do not close end with this process
 			for _, line := range assembly.UnreadLines(cfg, origins) {
 				if _, err := fmt.Fprintln(a.out, line); err != nil {
 					return err

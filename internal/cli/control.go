@@ -92,7 +92,7 @@ func actOn(ctx context.Context, s *assembly.Run, as streams.Role, act operate.Ac
 	return operate.Do(ctx, run, act, operatorName(), time.Now())
 }
 
-// printAct prints what an act has changed.
+// printAct prints the changes of an act.
 func (w *console) printAct(done *operate.Done, asJSON bool) error {
 	if asJSON {
 		return w.printJSON(struct {
@@ -112,8 +112,8 @@ func (w *console) printAct(done *operate.Done, asJSON bool) error {
 	return nil
 }
 
-// negativeBound is what is wrong with a number below 0 after the words of an act, which the flags' parser takes for a flag; nil where
-// err is of another kind.
+// negativeBound is the error of a number below 0 after the words of an act, which the flags' parser takes for a flag; nil where err is of
+// another kind.
 func negativeBound(words []string, err error) error {
 	_, flag, found := strings.Cut(err.Error(), " in -")
 	_, other := strconv.Atoi(flag)

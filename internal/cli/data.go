@@ -127,7 +127,7 @@ func (a *app) tokenCounter(cmd *cobra.Command) (func(string) int, error) {
 	return func(text string) int { return len(codec.Encode(text)) }, nil
 }
 
-// printData shows what files hold.
+// printData shows the contents of data files.
 func printData(w io.Writer, d *data.Description) {
 	for _, f := range d.Files {
 		fmt.Fprintf(w, "%s: %d rows, columns %s\n", f.Path, f.Rows, strings.Join(f.Columns, ", "))
@@ -179,7 +179,7 @@ func printData(w io.Writer, d *data.Description) {
 	}
 }
 
-// listCounts lists names with their numbers, the most frequent first, the rest in one.
+// listCounts lists names with their numbers, the most frequent first, the rest as a single entry.
 func listCounts(n map[string]int) string {
 	const most = 8
 	names := slices.SortedFunc(maps.Keys(n), func(x, y string) int { return cmp.Or(n[y]-n[x], strings.Compare(x, y)) })
@@ -233,7 +233,7 @@ func cutText(s string) string {
 	return string(r[:shownChars]) + fmt.Sprintf("... (%d more)", len(r)-shownChars)
 }
 
-// visibleText is a text of a file as it can be shown on a terminal: on one line, and without control characters.
+// visibleText is a text of a file as it can be shown on a terminal: on a single line, and without control characters.
 func visibleText(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {

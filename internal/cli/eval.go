@@ -74,7 +74,7 @@ what stays lost is counted and in no score.`,
 	return cmd
 }
 
-// evalFlags say what is asked of which model.
+// evalFlags select the questions and the model.
 type evalFlags struct {
 	split             string
 	questions, repeat int
@@ -109,7 +109,7 @@ func (f *evalFlags) validateFlags() error {
 	return nil
 }
 
-// openPolicy opens the model that the flags name, and what it is asked.
+// openPolicy opens the model that the flags name, and returns the question of its score.
 func (f *evalFlags) openPolicy(cmd *cobra.Command, a *app) (*assembly.LoadedPolicy, *assembly.Question, error) {
 	q := &assembly.Question{
 		Split: tasks.Split(f.split), N: f.questions, Temperature: f.temperature, NoTool: f.noTool, Repeat: f.repeat, Timeout: f.timeout,
@@ -204,7 +204,7 @@ type samplesFile struct {
 	file *os.File
 }
 
-// newSamplesFile makes the file before anything is asked: what cannot be written is told at once.
+// newSamplesFile makes the file before anything is asked: a file that cannot be written is reported at once.
 func newSamplesFile(path string) (*samplesFile, error) {
 	if path == "" {
 		return &samplesFile{}, nil
@@ -243,12 +243,12 @@ func (f *samplesFile) writeSamples(samples []producers.EvalSample) error {
 // dropEmpty removes a file that nothing was written to.
 func (f *samplesFile) dropEmpty() {
 	if f.file != nil {
-		_ = f.file.Close()    // what failed was told
+		_ = f.file.Close()    // the error was printed
 		_ = os.Remove(f.path) // likewise
 	}
 }
 
-// checkTemperature refuses what is no temperature.
+// checkTemperature refuses a value that is no temperature.
 func checkTemperature(temperature float32) error {
 	if !(temperature >= 0) || math.IsInf(float64(temperature), 0) {
 		return fault.Usagef("--temperature %g: must be finite and not negative", temperature)
@@ -256,7 +256,7 @@ func checkTemperature(temperature float32) error {
 	return nil
 }
 
-// evalAnswer is what eval prints as JSON.
+// evalAnswer is the JSON answer of weir eval.
 type evalAnswer struct {
 	Run           string  `json:"run"`
 	Split         string  `json:"split"`
@@ -265,7 +265,7 @@ type evalAnswer struct {
 	Tool          bool    `json:"tool"`
 	Repeat        int     `json:"repeat"`
 	StandardError float64 `json:"standard_error"`
-	// Model is what an endpoint serves; "" for a checkpoint.
+	// Model is the model of an endpoint; "" for a checkpoint.
 	Model string `json:"model,omitempty"`
 	*assembly.Score
 	// Control is the same without tools, where it was asked for.

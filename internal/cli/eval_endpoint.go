@@ -45,7 +45,7 @@ func (e *asked) openEndpoint(cmd *cobra.Command, s *assembly.Run, q *assembly.Qu
 	q.Roll = func(env producers.Environment, _ *assembly.Task) producers.Roll { return client.Roll(env) }
 	end := func() {
 		client.Close()
-		_ = c.Close() // what they cannot end ends with this process
+		_ = c.Close() // sandboxes that do not close end with this process
 	}
 	return &assembly.LoadedPolicy{Config: s.Config, Log: s.Log, Course: c, Sampler: &assembly.Sampler{}, Close: end}, nil
 }

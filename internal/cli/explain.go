@@ -31,7 +31,7 @@ came from. Of a section it lists the keys; without an argument, the sections.`,
 		if err != nil {
 			return err
 		}
-		values := config.Values(a.keys().known) // also of what this configuration does not name
+		values := config.Values(a.keys().known) // also of keys that this configuration does not name
 		maps.Copy(values, cfg.Others())
 		maps.Copy(values, config.Values(cfg))
 		e := explainer{app: a, cfg: cfg, values: values, origins: origins, changed: config.Changed(cfg)}
@@ -50,7 +50,7 @@ came from. Of a section it lists the keys; without an argument, the sections.`,
 	return cmd
 }
 
-// explainer prints what is known of keys, beside their values.
+// explainer prints the meaning, type and default of keys, beside their values.
 type explainer struct {
 	*app
 	cfg     *config.Config
@@ -71,23 +71,23 @@ func (e *explainer) aboutKey(key string) (config.Entry, error) {
 	return entry, err
 }
 
-// keyMeaning is what a key or a section is for.
+// keyMeaning is the purpose of a key or a section.
 func (e *explainer) keyMeaning(key string) string {
 	return cmp.Or(e.cfg.Meaning(key), e.keys().known.Meaning(key))
 }
 
-// matchingKeys are those that match, sorted.
+// matchingKeys are the keys that match, sorted.
 func (e *explainer) matchingKeys(match func(key string) bool) []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(e.values)), func(key string) bool { return !match(key) })
 }
 
-// topic is a name as the configuration has it: of a flag, a variable or a key, or part of one.
+// topic is a name as the configuration has it: of a flag, a variable or a key, or of a part of a key.
 func (*explainer) topic(name string) string {
 	name = strings.Trim(name, "-.")
 	return strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(name, config.Prefix), "__", "."))
 }
 
-// topicKeys are the keys that a topic is or can be: one, those of a section, or those that begin or end with it.
+// topicKeys are the keys that a topic is or can be: a single key, the keys of a section, or the keys that begin or end with the topic.
 func (e *explainer) topicKeys(topic string) ([]string, error) {
 	for _, match := range []func(key string) bool{
 		func(key string) bool { return key == topic },
@@ -156,7 +156,7 @@ func (e *explainer) asJSON(topic string) error {
 	return nil
 }
 
-// printKey prints all of one key.
+// printKey prints everything about a key.
 func (e *explainer) printKey(key string) error {
 	about, err := e.aboutKey(key)
 	if err != nil {
@@ -221,7 +221,7 @@ func (e *explainer) printSection(name string) error {
 	return e.printSummaries(below, len(own) > 0)
 }
 
-// printSections lists those of the configuration.
+// printSections lists the sections of the configuration.
 func (e *explainer) printSections() error {
 	top := map[string]int{}
 	for key := range e.values {
@@ -293,7 +293,7 @@ func (e *explainer) listKeys(keys []string, shared string) error {
 	return err
 }
 
-// briefMeaning is what a key or section means, without its name at the head.
+// briefMeaning is the meaning of a key or section, without its name at the head.
 func (e *explainer) briefMeaning(key string) string { return withoutName(key, e.keyMeaning(key)) }
 
 // withoutName leaves a key's name at the head of its meaning out.

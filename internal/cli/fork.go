@@ -73,7 +73,7 @@ func (r *replayed) toolSeed(own, run uint64) uint64 {
 	return batch.Seed(run, cursor, attempt, sample)
 }
 
-// describeFork says what became of a fork.
+// describeFork describes the result of a fork.
 func (r *replayed) describeFork(now *schemas.Trajectory) string {
 	f := now.Forked
 	if f == nil || f.Diverged == "" {

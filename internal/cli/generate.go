@@ -67,7 +67,7 @@ after --max-tokens; the exit status is 0 either way, and -o json says which it w
 	return cmd
 }
 
-// askFor says what is to be generated, and how.
+// askFor says how much is to be generated, and how.
 type askFor struct {
 	chat        bool
 	system      string
@@ -86,7 +86,7 @@ func (f *askFor) checkFlags() error {
 	return nil
 }
 
-// promptTokens are the tokens of what is asked.
+// promptTokens are the tokens of the prompt.
 func promptTokens(m *assembly.OpenModel, f *askFor, text string) ([]int32, error) {
 	if !f.chat {
 		tokens := m.Codec.Wrap(m.Codec.Encode(text))
@@ -158,7 +158,7 @@ func (w *console) generateText(ctx context.Context, m *assembly.OpenModel, f *as
 		}
 		out.Tokens, out.Logprobs = append(out.Tokens, c.Tokens...), append(out.Logprobs, c.Logprobs...)
 		for i, id := range c.Tokens {
-			if !c.Done || c.Stop != schemas.GenerateStopToken || i < len(c.Tokens)-1 { // what ends the answer is no part of it
+			if !c.Done || c.Stop != schemas.GenerateStopToken || i < len(c.Tokens)-1 { // the stop token is no part of the answer
 				say(stream.Next(id))
 			}
 		}

@@ -113,7 +113,7 @@ func (a *app) helpOfKeys(root *cobra.Command) {
 		hide := func(hidden bool) {
 			keys.VisitAll(func(f *pflag.Flag) { f.Hidden = hidden && a.keys().isKey(f) })
 		}
-		hide(true) // for the time of this text alone: completion passes over what is hidden
+		hide(true) // for the time of this text alone: completion skips hidden flags
 		help(cmd, args)
 		hide(false)
 		writeKeyHelp(cmd.OutOrStdout(), len(a.keys().names), readBy(cmd))
@@ -184,7 +184,7 @@ func everyCommand(cmd *cobra.Command, do func(*cobra.Command)) {
 	}
 }
 
-// narrowText wraps a text's paragraphs to a page; one that begins with a space, a table or an example, is left as it is.
+// narrowText wraps a text's paragraphs to a page; a paragraph that begins with a space, a table or an example, is left as it is.
 func narrowText(text string) string {
 	paragraphs := strings.Split(text, "\n\n")
 	for i, p := range paragraphs {

@@ -39,8 +39,8 @@ func (k *keyReference) ownKeys() []string {
 	return out
 }
 
-// likeOwn is a key of the reference that takes the same values as a key in a section of the user's own: one that has the same
-// name in a section of any type. It is the key itself where there is none.
+// likeOwn is a key of the reference that takes the same values as a key in a section of the user's own: a key that has the same name in a
+// section of any type. It is the key itself where there is none.
 func (k *keyReference) likeOwn(key string) string {
 	own := strings.SplitN(key, ".", 3)
 	for _, known := range k.names {
@@ -51,7 +51,7 @@ func (k *keyReference) likeOwn(key string) string {
 	return key
 }
 
-// isKey says whether a flag is a key's.
+// isKey reports whether a flag is a key's.
 func (k *keyReference) isKey(f *pflag.Flag) bool {
 	return f.Name == sectionTasks || slices.Contains(k.names, f.Name) || slices.Contains(k.names, f.Name+".*") ||
 		slices.Contains(k.ownKeys(), f.Name)
@@ -91,7 +91,7 @@ func (k *keyReference) completeValue(key, begun string) ([]string, cobra.ShellCo
 	return slices.DeleteFunc(e.Choices, func(v string) bool { return !strings.HasPrefix(v, begun) }), cobra.ShellCompDirectiveNoFileComp
 }
 
-// briefMeaning is what a key or section means, without its name at the head.
+// briefMeaning is the meaning of a key or section, without its name at the head.
 func (k *keyReference) briefMeaning(key string) string {
 	return withoutName(key, k.known.Meaning(key))
 }

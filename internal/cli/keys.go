@@ -65,7 +65,7 @@ the secret by which ranks on several machines know each other.`,
 func handOut(keys *broker.KeyRing, dir string) error {
 	for role := range keys.Public {
 		if role == streams.RoleAdmin {
-			continue // who may do everything looks into the folder of all keys
+			continue // the administrator looks into the folder of all keys
 		}
 		own := filepath.Join(dir, string(role))
 		seed, err := os.ReadFile(keys.SeedFile(role))
@@ -92,7 +92,7 @@ type roleKey struct {
 	PublicKeys []string     `json:"public_keys"`
 }
 
-// keysAnswer is what keys prints as JSON: no seed, which is private, but where each is.
+// keysAnswer is the JSON answer of weir keys: no seed, which is private, but where each is.
 func keysAnswer(keys *broker.KeyRing, authorization string) any {
 	answer := struct {
 		Runs          []string  `json:"runs"`

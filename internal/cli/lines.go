@@ -15,7 +15,7 @@ import (
 	"github.com/weir-rl/weir/internal/lifecycle"
 )
 
-// lineReader reads what somebody types or pipes in, a line at a time.
+// lineReader reads typed or piped text, a line at a time.
 type lineReader struct {
 	// next blocks until there is a line. It is io.EOF at the end.
 	next func() (string, error)
@@ -111,7 +111,7 @@ type watchedKeys struct {
 
 const keyCtrlC = 0x03
 
-// Read passes on what is typed.
+// Read passes on the typed text.
 func (k *watchedKeys) Read(p []byte) (int, error) {
 	n, err := k.Reader.Read(p)
 	k.interrupted = k.interrupted || bytes.IndexByte(p[:n], keyCtrlC) >= 0

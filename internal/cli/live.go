@@ -11,7 +11,7 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// live shows an episode as it goes on, and keeps what it showed. Its zero value shows nothing.
+// live shows an episode as it goes on, and keeps the shown parts. Its zero value shows nothing.
 type live struct {
 	out    io.Writer
 	colour bool
@@ -23,7 +23,7 @@ type live struct {
 	calls map[int]int // the parts of calls, by the call's index
 }
 
-// showMove takes one move; it may be called from several goroutines.
+// showMove takes a move; it may be called from several goroutines.
 func (l *live) showMove(m producers.Move) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -46,11 +46,11 @@ func (l *live) showMove(m producers.Move) {
 	}
 	l.parts = append(l.parts, part)
 	if l.out != nil && (l.prompt || m.Kind != producers.MovePrompt) {
-		_ = shown.Print(l.out, l.colour) // who watches has gone: the episode ends all the same
+		_ = shown.Print(l.out, l.colour) // the reader has gone: the episode ends all the same
 	}
 }
 
-// shownRollout is what the episode came to. One without token ids has the parts that were seen.
+// shownRollout is the rollout of the episode. A trajectory without token ids has the shown parts.
 func (l *live) shownRollout(t *schemas.Trajectory, tok producers.Tokenizer) *report.Rollout {
 	r := report.NewRollout(t, tok.Decode)
 	if len(t.Segments) == 0 {

@@ -13,8 +13,8 @@ import (
 	"github.com/weir-rl/weir/internal/config"
 )
 
-// loadWritten is load over the configuration that the run's folder holds, if it holds one: whoever looks at a run need
-// not repeat it.
+// loadWritten loads the configuration over the configuration of the run's folder, if there is any: whoever looks at a run need not repeat
+// it.
 func (a *app) loadWritten(cmd *cobra.Command) (*config.Config, error) {
 	return a.loadWrittenWith(cmd, nil)
 }

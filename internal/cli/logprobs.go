@@ -50,7 +50,7 @@ func writeLogprobs(ctx context.Context, e gpu.Engine, in io.Reader, out io.Write
 	})
 }
 
-// logprobsOf is the JSON array of one text.
+// logprobsOf is the JSON array of a text.
 func logprobsOf(ctx context.Context, e gpu.Engine, ids []int32) ([]byte, error) {
 	b := []byte{'['}
 	if len(ids) > 0 {

@@ -1,4 +1,4 @@
-// Package cli is the command line: one file a command, and what the commands share.
+// Package cli is the command line: a file for each command, and the parts that the commands share.
 package cli
 
 import (
@@ -35,8 +35,8 @@ func receivedSignal(ctx context.Context) *lifecycle.SignalError {
 	return signal
 }
 
-// interruptedError is the error of a command that a signal ended before it was done, nil if none did: its exit status is 128
-// and the signal's number, so that what follows it in a shell does not go on.
+// interruptedError is the error of a command that a signal ended before it was done, nil if none did: its exit status is 128 and the
+// signal's number, so that the next command of a shell script does not run.
 func interruptedError(ctx context.Context, err error) error {
 	signal := receivedSignal(ctx)
 	if signal == nil {

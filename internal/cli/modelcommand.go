@@ -63,7 +63,7 @@ A folder that is called export needs a path: ./export.`,
 	return cmd
 }
 
-// modelAbout is what weir model prints.
+// modelAbout is the answer of weir model.
 type modelAbout struct {
 	Folder       string           `json:"folder"`
 	Family       string           `json:"family"`
@@ -99,14 +99,14 @@ type stopToken struct {
 	Text string `json:"text,omitempty"`
 }
 
-// modelMemory is what the model takes with so many tokens.
+// modelMemory is the memory that the model takes with so many tokens.
 type modelMemory struct {
 	Tokens   int        `json:"tokens"`
 	Training gpu.Memory `json:"training"`
 	Decoding gpu.Memory `json:"decoding"`
 }
 
-// describeModel says what a folder is. What it has beside the weights and cannot be used is a fault.
+// describeModel describes a model folder. A file beside the weights that cannot be used is a fault.
 func describeModel(dir string, folder *hf.Folder) (*modelAbout, error) {
 	c := folder.Config
 	m := &modelAbout{
@@ -137,7 +137,7 @@ func describeModel(dir string, folder *hf.Folder) (*modelAbout, error) {
 	return m, errors.Join(faults...)
 }
 
-// addMemory adds what the model takes, as far as its engine says.
+// addMemory adds the memory that the model takes, as far as its engine estimates it.
 func (m *modelAbout) addMemory(backend gpu.Backend, tokens int) {
 	estimator, ok := backend.(gpu.MemoryEstimator)
 	if !ok {
@@ -150,7 +150,7 @@ func (m *modelAbout) addMemory(backend gpu.Backend, tokens int) {
 	}
 }
 
-// decoderDType is what a decoder keeps the matrices in: bfloat16 where that loses nothing.
+// decoderDType is the type in which a decoder keeps the matrices: bfloat16 where that loses nothing.
 func (m *modelAbout) decoderDType() gpu.DType {
 	if n := m.Numbers["BF16"]; n*100 > m.Parameters*99 {
 		return gpu.BFloat16

@@ -6,7 +6,7 @@ import (
 	"github.com/weir-rl/weir/internal/assembly"
 )
 
-// modelFlags adds the flags that name a model to a command, that for what the run begins with among them.
+// modelFlags adds the flags that name a model to a command, with --initial for the model that the run begins with.
 func modelFlags(cmd *cobra.Command) *assembly.ModelChoice {
 	m := checkpointFlags(cmd)
 	cmd.Flags().BoolVar(&m.Initial, "initial", false, "the model that the run begins with, untrained")

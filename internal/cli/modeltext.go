@@ -13,7 +13,7 @@ import (
 	"github.com/weir-rl/weir/gpu/hf/tokenizer"
 )
 
-// describeText says what the folder has for text: the tokenizer, the chat template, the tokens that end an answer.
+// describeText describes the folder's files for text: the tokenizer, the chat template, the tokens that end an answer.
 func (m *modelAbout) describeText(dir string, folder *hf.Folder) (faults []error) {
 	codec, err := tokenizer.OpenFolder(dir)
 	if err != nil {
@@ -44,7 +44,7 @@ func (m *modelAbout) describeText(dir string, folder *hf.Folder) (faults []error
 	return faults
 }
 
-// templateFile is the file that has a folder's chat template, "" without one.
+// templateFile is the file that has a folder's chat template, "" where there is no template.
 func templateFile(dir string) (string, error) {
 	const jinja, config = "chat_template.jinja", "tokenizer_config.json"
 	if _, err := os.Stat(filepath.Join(dir, jinja)); err == nil {

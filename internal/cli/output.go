@@ -21,8 +21,8 @@ const (
 	outputJSON outputFormat = "json"
 )
 
-// outputFlag gives a command the flag -o: what it prints is text, or JSON with keys in snake case, a document for each
-// call of printJSON, on a line of its own.
+// outputFlag gives a command the flag -o: its output is text, or JSON with keys in snake case, a document for each call of printJSON, on a
+// line of its own.
 func outputFlag(cmd *cobra.Command) *outputFormat {
 	f := outputText
 	cmd.Flags().VarP(&f, "output", "o", "text, or json: one document a line, keys in snake case")
@@ -54,7 +54,7 @@ func (f *outputFormat) Set(text string) error {
 // Type is the word for the value in the help text.
 func (f *outputFormat) Type() string { return "format" }
 
-// isJSON says whether JSON is asked for.
+// isJSON reports whether JSON is asked for.
 func (f *outputFormat) isJSON() bool { return *f == outputJSON }
 
 // jsonAlias is an outputFormat as a flag without a value.
@@ -77,7 +77,7 @@ func (f *jsonAlias) Set(text string) error {
 // Type makes the help text show no value.
 func (f *jsonAlias) Type() string { return "bool" }
 
-// printJSON writes one document on a line. Characters that a terminal could take for a command are escaped.
+// printJSON writes a document on a line of its own. Characters that a terminal could take for a command are escaped.
 func (w *console) printJSON(v any) error { return writeJSON(w.out, v) }
 
 func writeJSON(w io.Writer, v any) error {
@@ -91,8 +91,8 @@ func writeJSON(w io.Writer, v any) error {
 	return err
 }
 
-// plainJSON escapes what encoding/json leaves as it is and a terminal need not: the control characters from U+007F on,
-// and those that change the direction of text. They stand in strings alone, where an escape means the same.
+// plainJSON escapes characters that encoding/json leaves alone and a terminal could obey: the control characters from U+007F on, and
+// characters that change the direction of text. They stand in strings alone, where an escape means the same.
 func plainJSON(data []byte) []byte {
 	out := make([]byte, 0, len(data))
 	for len(data) > 0 {

@@ -66,7 +66,7 @@ tensorboard --logdir reads. It is written anew each time. With --follow it goes 
 	return cmd
 }
 
-// writeEvents writes the records of a metrics file, and with follow those that come, and returns how many.
+// writeEvents writes the records of a metrics file, with follow also later records, and returns how many.
 func writeEvents(ctx context.Context, f *os.File, source string, follow bool) (n int, err error) {
 	events, err := records.NewEventWriter(f, time.Now())
 	if err != nil {

@@ -19,7 +19,7 @@ type Exit struct {
 	Meaning string
 }
 
-// CommandReference is what the table of commands says of one, for docs/commands.md.
+// CommandReference is a command in the table of commands, for docs/commands.md.
 type CommandReference struct {
 	// Path is how it is called, with the program's name; Use the same with its arguments.
 	Path, Use string
@@ -37,7 +37,7 @@ type FlagReference struct {
 	Name, Value, Default, Meaning string
 }
 
-// Exits are what the statuses of every command mean.
+// Exits are the meanings of the statuses of every command.
 func Exits() []Exit {
 	return []Exit{
 		{"0", "done"},

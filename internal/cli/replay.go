@@ -62,7 +62,7 @@ func replayOf(cmd *cobra.Command, s *assembly.Run, id string, model *assembly.Mo
 	return out.noteRounding(s.Config), nil
 }
 
-// noteRounding notes that the weights of checkpoints are not those that were sampled from.
+// noteRounding notes that the weights of checkpoints are not the weights that were sampled from.
 func (r *replayed) noteRounding(cfg *config.Config) *replayed {
 	if dtype := cfg.Trainer.Publish.DType; r.inexact == "" && dtype != "float32" {
 		r.inexact = fmt.Sprintf("its version was published in %s, and the checkpoint has float32", dtype)
@@ -86,7 +86,7 @@ func limitsWereSet(records []checkpoint.Record) bool {
 	return false
 }
 
-// compareTokens says whether the same tokens came, of a fork how much of it was replayed.
+// compareTokens reports whether the same tokens came, of a fork how much of it was replayed.
 func (r *replayed) compareTokens(now *schemas.Trajectory) string {
 	if r.turns > 0 {
 		return r.describeFork(now)

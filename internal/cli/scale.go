@@ -22,7 +22,7 @@ import (
 	"github.com/weir-rl/weir/trainer/metrics"
 )
 
-// readSignal reads what waits for whom, as far as the broker knows.
+// readSignal reads which tickets and trajectories wait, as far as the broker knows.
 func readSignal(ctx context.Context, run *streams.Run, lastStep *schemas.Event) (scale.Signal, error) {
 	s := scale.Signal{TrainerWaits: 1}
 	if lastStep != nil {
@@ -50,7 +50,7 @@ type scaler struct {
 	command string
 	// status is run by a shell to tell how the run stands; "" asks the broker.
 	status string
-	// engines are pages of metrics of inference consumers, beside those of the processes that are kept.
+	// engines are pages of metrics of inference consumers, beside the pages of the pool's processes.
 	engines []string
 	now     scale.Workers
 	pool    *pool
@@ -210,7 +210,7 @@ func (k *scaler) keepScaling(ctx context.Context) (err error) {
 	}
 }
 
-// openVisitor returns what looks at the run at its broker, and what ends that.
+// openVisitor returns a function that reads the run's status at its broker, and a function that ends the connection.
 func (k *scaler) openVisitor(ctx context.Context) (look func(context.Context) (*standing, error), leave func(), err error) {
 	run, up, leave, err := k.Connector().Visit(ctx, streams.RoleViewer)
 	if err != nil {

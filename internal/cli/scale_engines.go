@@ -23,8 +23,8 @@ func enginesFlag(cmd *cobra.Command) *[]string {
 	return cmd.Flags().StringArray("engines", nil, "metrics of inference consumers, of all that a name stands for; may be given again")
 }
 
-// readCalls adds up what waits and runs at the engines. A page that does not answer counts for nothing: its consumer may be about to start,
-// or gone.
+// readCalls adds up the calls that wait and run at the engines. A page that does not answer counts for nothing: its consumer may be about
+// to start, or gone.
 func readCalls(ctx context.Context, log *slog.Logger, signal *scale.Signal, pages []string) {
 	for _, page := range pages {
 		for _, host := range lookUpAddresses(ctx, page) {
@@ -38,12 +38,12 @@ func readCalls(ctx context.Context, log *slog.Logger, signal *scale.Signal, page
 	}
 }
 
-// lookUpAddresses are the hosts and ports that a page's name stands for: one container or machine each. Of a machine with addresses of both kinds
-// those of IPv4 count, so that it counts once.
+// lookUpAddresses are the hosts and ports that a page's name stands for: each a container or a machine. Of a machine with addresses of both
+// kinds the IPv4 addresses count, so that it counts once.
 func lookUpAddresses(ctx context.Context, page string) []string {
 	at, err := url.Parse(page)
 	if err != nil {
-		return []string{""} // asking for the page says what is wrong
+		return []string{""} // asking for the page reports the error
 	}
 	port := cmp.Or(at.Port(), map[string]string{"https": "443"}[at.Scheme], "80")
 	for _, kind := range []string{"ip4", "ip6"} {
@@ -60,7 +60,7 @@ func lookUpAddresses(ctx context.Context, page string) []string {
 	return []string{net.JoinHostPort(at.Hostname(), port)}
 }
 
-// pageWithin bounds the reading of one page: a consumer that hangs must not keep the others from being read.
+// pageWithin bounds the reading of a page: a consumer that hangs must not keep the others from being read.
 const pageWithin = 2 * time.Second
 
 func addCount(sum *int, n int) *int {
@@ -70,7 +70,7 @@ func addCount(sum *int, n int) *int {
 	return &n
 }
 
-// callsAt reads from a page of metrics how many calls wait and run, at one of the addresses that its name stands for.
+// callsAt reads from a page of metrics how many calls wait and run, at an address that its name stands for.
 func callsAt(ctx context.Context, page, host string) (waiting, running int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pageWithin)
 	defer cancel()

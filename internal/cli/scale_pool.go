@@ -26,7 +26,7 @@ type pool struct {
 	ending               sync.WaitGroup
 }
 
-// workerProcess is one worker.
+// workerProcess is a worker.
 type workerProcess struct {
 	name string
 	cmd  *exec.Cmd
@@ -97,7 +97,7 @@ func (p *pool) startWorker(role streams.Role) (*workerProcess, error) {
 	return w, nil
 }
 
-// endWorker lets a worker finish, or give back, what it holds.
+// endWorker lets a worker finish, or give back, the work that it holds.
 func (p *pool) endWorker(w *workerProcess) {
 	_ = w.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
 }
@@ -130,7 +130,7 @@ func (p *pool) metricsPages() (out []string) {
 	return out
 }
 
-// closePool ends the producers and then what they sample from, and waits for them.
+// closePool ends the producers and then the inference consumers, and waits for them.
 func (p *pool) closePool() error {
 	for _, role := range []streams.Role{streams.RoleProducer, streams.RoleInference} {
 		for _, w := range p.workers[role] {

@@ -13,7 +13,7 @@ type screen struct {
 	above func(text string)
 }
 
-// Write passes on what the log says.
+// Write passes on lines of the log.
 func (s *screen) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	above := s.above
@@ -25,7 +25,7 @@ func (s *screen) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// printAbove names what prints above the view; nil once there is none.
+// printAbove sets the function that prints above the view; nil once there is none.
 func (s *screen) printAbove(above func(text string)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

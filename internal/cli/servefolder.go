@@ -12,7 +12,7 @@ import (
 	"github.com/weir-rl/weir/gpu"
 )
 
-// isModelFolder says whether a name is that of a folder with a model's configuration.
+// isModelFolder reports whether a name is that of a folder with a model's configuration.
 func isModelFolder(name string) bool {
 	info, err := os.Stat(filepath.Join(name, gpu.ConfigFile))
 	return err == nil && info.Mode().IsRegular()

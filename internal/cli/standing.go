@@ -21,10 +21,10 @@ import (
 	"github.com/weir-rl/weir/streams"
 )
 
-// standing is how a run stands, by what its streams hold.
+// standing is the state of a run, by its streams.
 type standing struct {
 	Run string `json:"run"`
-	// State and Detail are those of a runfolder.Status.
+	// State and Detail are the fields of a runfolder.Status.
 	State  runfolder.State `json:"state"`
 	Detail string          `json:"detail"`
 	// Up reports whether a broker serves the streams.
@@ -38,7 +38,7 @@ type standing struct {
 	PublishedAt      *time.Time `json:"published_at,omitempty"`
 	Eta              int        `json:"eta"`
 	Depth            int        `json:"depth"`
-	// Limits are what operators have set of the limits of episodes, in words.
+	// Limits are the limits of episodes that operators have set, in words.
 	Limits       []string `json:"limits"`
 	Tickets      int      `json:"tickets"`
 	Trajectories int      `json:"trajectories"`
@@ -51,7 +51,7 @@ type standing struct {
 	// LastStep and LastScore are nil before the first.
 	LastStep  *eventAnswer `json:"last_step,omitempty"`
 	LastScore *eventAnswer `json:"last_score,omitempty"`
-	// Scale is what waits for whom.
+	// Scale is how many tickets and trajectories wait.
 	Scale scale.Signal `json:"scale"`
 	begun bool         // a trainer has told the staleness bound
 }
@@ -143,7 +143,7 @@ func (o *standing) printStanding(w io.Writer, width int) {
 	t.Render()
 }
 
-// refusedTexts names the producers of refused messages, those with the most first.
+// refusedTexts names the producers of refused messages, the producer with the most first.
 func (o *standing) refusedTexts() string {
 	const most = 4
 	var texts []string
@@ -165,8 +165,8 @@ func (o *standing) describeTickets() string {
 	return text
 }
 
-// foldColumn breaks a column's long texts where a terminal is too narrow for them beside the columns of the rest, borders
-// counted. What is not a terminal, width 0, gets a line for each row.
+// foldColumn breaks a column's long texts where a terminal is too narrow for them beside the columns of the rest, borders counted. A stream
+// that is no terminal, width 0, gets a line for each row.
 func foldColumn(t table.Writer, width, column, rest int) {
 	const least = 16
 	if width > 0 {

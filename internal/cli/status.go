@@ -58,7 +58,7 @@ were equal, say: weir audit counts them.`,
 		}
 		err = run.FollowEvents(cmd.Context(), streams.EventsFromNow, func(e *schemas.Event) {
 			switch {
-			case e.Type == schemas.EventWorkerHere: // weir workers tells who is there
+			case e.Type == schemas.EventWorkerHere: // weir workers lists the workers
 			case format.isJSON():
 				_ = a.printJSON(newEventAnswer(e)) // an output that is gone ends the process
 			default:

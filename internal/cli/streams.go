@@ -46,7 +46,7 @@ it goes on, and says how many messages a second were stored since the table befo
 	return cmd
 }
 
-// streamsAnswer is what a run's streams hold.
+// streamsAnswer is the contents of a run's streams.
 type streamsAnswer struct {
 	Run string `json:"run"`
 	// Up says that a broker serves the streams; else they were read where they lie.
@@ -59,21 +59,21 @@ type streamsAnswer struct {
 	NewestVersion *int64 `json:"newest_version,omitempty"`
 }
 
-// streamRow is one stream.
+// streamRow is a stream.
 type streamRow struct {
 	runfolder.StreamNow
 	// Rate is how many messages a second were stored since the look before; nil at the first.
 	Rate *float64 `json:"stored_per_second,omitempty"`
 }
 
-// newStreamsAnswer compares what is seen with the look before, nil at the first.
+// newStreamsAnswer compares the streams with the previous look, nil at the first.
 func newStreamsAnswer(run string, up bool, seen *runfolder.Streams, before *streamsAnswer) *streamsAnswer {
 	out := &streamsAnswer{Run: run, Up: up, At: seen.At, Streams: []streamRow{}, Tickets: seen.Tickets, Control: seen.Control, NewestVersion: seen.Newest}
 	for _, s := range seen.Streams {
 		row := streamRow{StreamNow: s}
 		if before != nil {
 			for _, b := range before.Streams {
-				// A stream that is a new one begins its sequences anew.
+				// A stream that was made anew begins its sequences anew.
 				if passed := seen.At.Sub(before.At).Seconds(); b.Name == s.Name && passed > 0 && s.Last >= b.Last {
 					rate := float64(s.Last-b.Last) / passed
 					row.Rate = &rate
@@ -156,7 +156,7 @@ func everyFlag(cmd *cobra.Command) *time.Duration {
 // lookPatience bounds a look at a broker.
 const lookPatience = 10 * time.Second
 
-// lookAtRun visits a run and has it looked at, once or every so often. One that is not up is looked at once: nothing changes there.
+// lookAtRun visits a run and has it looked at, once or every so often. A run that is not up is looked at once: nothing changes there.
 func (a *app) lookAtRun(cmd *cobra.Command, every time.Duration, fn func(ctx context.Context, s *assembly.Run, run *streams.Run, up bool) error) error {
 	if every < 0 {
 		return fault.Usagef("--every %v: must not be negative", every)

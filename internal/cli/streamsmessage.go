@@ -50,7 +50,7 @@ prints why, and the first bytes.`,
 	return cmd
 }
 
-// messageAnswer is one stored message.
+// messageAnswer is a stored message.
 type messageAnswer struct {
 	Stream   string              `json:"stream"`
 	Sequence uint64              `json:"sequence"`
@@ -58,7 +58,7 @@ type messageAnswer struct {
 	At       time.Time           `json:"at"`
 	Bytes    int                 `json:"bytes"`
 	Headers  map[string][]string `json:"headers"`
-	// Fields say what the message says. Fault is why it cannot be read, and Hex then begins its bytes.
+	// Fields are the contents of the message. Fault is why it cannot be read, and Hex then begins its bytes.
 	Fields []messageField `json:"fields,omitempty"`
 	Fault  string         `json:"fault,omitempty"`
 	Hex    string         `json:"hex,omitempty"`
@@ -88,7 +88,7 @@ func newMessageAnswer(m *streams.StoredMessage) *messageAnswer {
 	return out
 }
 
-// messageFields say in short what a message says.
+// messageFields summarize the contents of a message.
 func messageFields(message any) []messageField {
 	switch m := message.(type) {
 	case *schemas.Ticket:

@@ -52,8 +52,8 @@ func (a *app) runFlags(s *assembly.Run) (flags string) {
 	return flags
 }
 
-// scoreTable has a column for each score and a line for each source of questions, with what kind says of it. It is at
-// most 80 columns wide.
+// scoreTable has a column for each score and a line for each source of questions, each cell as kind formats it. It is at most 80 columns
+// wide.
 func scoreTable(scores []assembly.TitledScore, kind func(source string) string) string {
 	const first, rest = 32, 15 // columns
 	var b strings.Builder

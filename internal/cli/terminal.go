@@ -51,7 +51,7 @@ func (w *console) showsLive(stream any) bool {
 	return isTerminal(stream) && !w.plain && environVariable(w.environ, "TERM") != "dumb" && environVariable(w.environ, "NO_COLOR") == ""
 }
 
-// showsColour says whether a stream shows colours: a terminal, unless NO_COLOR has a value (no-color.org) or the terminal has none.
+// showsColour reports whether a stream shows colours: a terminal, unless NO_COLOR has a value (no-color.org) or the terminal has none.
 func showsColour(w any, environ []string) bool {
 	return isTerminal(w) && environVariable(environ, "TERM") != "dumb" && environVariable(environ, "NO_COLOR") == ""
 }

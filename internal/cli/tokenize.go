@@ -68,8 +68,8 @@ ends the command and is named by its number; what stands before it is written.`,
 // maxLine bounds a line of a command's input, in bytes.
 const maxLine = 64 << 20
 
-// eachLine writes what fn makes of each line that is not blank, a line each. What was written comes out before a read may wait,
-// so that a program can ask line by line. The fault of a line has its number.
+// eachLine writes the result of fn for each line that is not blank, a line each. Results are flushed before a read may wait, so that a
+// program can ask line by line. The fault of a line has its number.
 func eachLine(in io.Reader, out io.Writer, fn func(line []byte) ([]byte, error)) error {
 	w := bufio.NewWriter(out)
 	lines := bufio.NewScanner(flushing{in, w})
@@ -112,8 +112,8 @@ func (f flushing) Read(p []byte) (int, error) {
 	return f.Reader.Read(p)
 }
 
-// jsonString reads a JSON string. What encoding/json would replace by U+FFFD is refused: bytes that are no UTF-8, and half of a
-// surrogate pair.
+// jsonString reads a JSON string. Text in which encoding/json would put U+FFFD is refused: bytes that are no UTF-8, and half of a surrogate
+// pair.
 func jsonString(line []byte) (string, error) {
 	var text *string
 	if !utf8.Valid(line) {

@@ -121,7 +121,7 @@ func (w *console) listTools(s *assembly.Run, asJSON bool) error {
 	return nil
 }
 
-// useTool opens a session of the tool, calls it with what is read, and prints what it says.
+// useTool opens a session of the tool, calls it with the arguments that are read, and prints its observations.
 func (w *console) useTool(ctx context.Context, s *assembly.Run, t producers.Tool, ask toolAsk, in io.Reader) error {
 	episode := cmp.Or(ask.episode, fmt.Sprintf("by-hand-%d", os.Getpid()))
 	if keeps, ok := t.(producers.SessionTool); ok {

@@ -44,7 +44,7 @@ type offered struct {
 	hosts []string
 }
 
-// addOffers has a command open the tools that its arguments name, or those of its task, and serve them.
+// addOffers has a command open the tools that its arguments name, or the tools of its task, and serve them.
 func (a *app) addOffers(cmd *cobra.Command, serve func(context.Context, offered) error) {
 	taskName := cmd.Flags().String("task", "", "whose passages and world the tools have, where there are several tasks")
 	cfg := toolserver.Config{}

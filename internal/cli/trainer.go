@@ -13,7 +13,7 @@ func newTrainerCommand(a *app) *cobra.Command {
 		Use: "trainer", Short: "Train the policy on trajectories and publish its versions", Args: cobra.NoArgs,
 		Example: "  weir trainer --broker.url nats://broker:4222 --trainer.eta 8",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			// The log and the live view have one terminal.
+			// The log and the live view share a terminal.
 			shared := &screen{to: a.err}
 			if a.showsLive(a.out) && isTerminal(a.err) {
 				a.err = shared

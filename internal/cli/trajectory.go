@@ -112,7 +112,8 @@ func answersWhole(found []runfolder.Refused, id string) bool {
 	return len(found) == 1 && found[0].ID == id && found[0].Fate != runfolder.FateRefused
 }
 
-// mergeRefused adds to what the record has what REJECTED has: the trajectories themselves, and those that no step has noted yet.
+// mergeRefused adds the entries of REJECTED to the entries of the record: the trajectories themselves, and trajectories that no step has
+// noted yet.
 func mergeRefused(found, refused []runfolder.Refused) []runfolder.Refused {
 	for _, r := range refused {
 		at := slices.IndexFunc(found, func(f runfolder.Refused) bool { return f.ID == r.ID })
@@ -253,7 +254,7 @@ func (r *runRecord) readKept(v runfolder.Verdict) (*schemas.Trajectory, error) {
 	return kept[at], nil
 }
 
-// explainLostText says why a trajectory's text is not to be had, and what would keep it.
+// explainLostText says why a trajectory's text is not kept, and which setting would keep it.
 func (r *runRecord) explainLostText(v runfolder.Verdict) string {
 	switch {
 	case v.Fate == runfolder.FateRefused:

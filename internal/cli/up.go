@@ -42,7 +42,7 @@ func (w *console) plainFlag(cmd *cobra.Command) {
 // trainUp runs the whole pipeline until the training is done or ctx ends.
 func (a *app) trainUp(ctx context.Context, s *assembly.Run, fixedPort bool) error {
 	began := time.Now()
-	// What needs somebody to look goes to the terminal too, where there is no live view.
+	// Warnings go to the terminal too, where there is no live view.
 	if !a.showsLive(a.err) {
 		loud := s.Config.Log
 		if loud.Level == "info" {

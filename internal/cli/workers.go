@@ -44,7 +44,7 @@ leases come back by themselves.`,
 	return cmd
 }
 
-// workersAnswer says who works on a run.
+// workersAnswer lists the workers of a run.
 type workersAnswer struct {
 	Run string    `json:"run"`
 	Up  bool      `json:"up"`
@@ -52,11 +52,11 @@ type workersAnswer struct {
 	// NewestVersion is nil where no weights are published.
 	NewestVersion *int64      `json:"newest_version,omitempty"`
 	Workers       []workerRow `json:"workers"`
-	// Left counts those that have left and are not listed.
+	// Left counts the workers that have left and are not listed.
 	Left int `json:"left"`
 }
 
-// workerRow is one process of the run.
+// workerRow is a process of the run.
 type workerRow struct {
 	runfolder.Worker
 	// Behind is how many versions its newest is behind; nil where it tells of none.
