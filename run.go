@@ -17,8 +17,8 @@ import (
 	"github.com/weir-rl/weir/internal/report"
 )
 
-// Config says how a run is configured, and who hears of it. Its zero value is the run of the defaults, which docs/configuration.md
-// lists; nobody hears of that.
+// Config says how a run is configured, and where its log and its records go. Its zero value is the run of the defaults, which
+// docs/configuration.md lists, without a log.
 type Config struct {
 	// Files are YAML; later files win over earlier ones.
 	Files []string
@@ -28,7 +28,7 @@ type Config struct {
 	// Keys has the values of keys, such as "trainer.eta": 4, which win over all else. A value is text, a number, a truth value, a
 	// duration or a list of such.
 	Keys map[string]any
-	// Log takes what the roles log; nil drops it. The whole log of Up is in the run's folder besides, in weir.log.
+	// Log takes the log of the roles; nil drops it. The whole log of Up is in the run's folder besides, in weir.log.
 	Log *slog.Logger
 	// Notes takes lines that people should read, such as the address of the run's page; nil drops them.
 	Notes io.Writer
@@ -44,11 +44,11 @@ type Record = report.Record
 // ConfigError is the error of a run that cannot be had as it is configured. It has every fault that was found.
 type ConfigError = config.InvalidError
 
-// Fault is one thing that is wrong with a configuration: its key, the key's value, and the problem.
+// Fault is a single fault of a configuration: its key, the key's value, and the problem.
 type Fault = config.Fault
 
-// Run is a run as a value: any number of its roles can be had in one program. Each call of a role is a process of the run of its own,
-// with its own connection to the broker, and calls may be made at once from several goroutines.
+// Run is a run as a value: a program can run any number of its roles. Each call of a role is a process of the run of its own, with its own
+// connection to the broker, and calls may be made at once from several goroutines.
 type Run struct {
 	cfg     *config.Config
 	origins map[string]string
@@ -56,9 +56,9 @@ type Run struct {
 	observe func(Record)
 }
 
-// Open reads the configuration of a run with the parts that it can name. Nothing is started, and nothing is written. A configuration
-// that cannot be used is a [*ConfigError] with all its faults. What a configuration names, such as the data of a task, is opened by
-// the role that needs it; the error of that is a *ConfigError as well.
+// Open reads the configuration of a run with the parts that it can name. Nothing is started, and nothing is written. A configuration that
+// cannot be used is a [*ConfigError] with all its faults. The parts and files that a configuration names, such as the data of a task, are
+// opened by the role that needs them; the error of that is a *ConfigError as well.
 func Open(_ context.Context, cfg Config, parts Parts) (*Run, error) {
 	registry := parts.registry()
 	keys := make(map[string]string, len(cfg.Keys))
@@ -153,8 +153,8 @@ func (r *Run) Trainer(ctx context.Context) error {
 	return process.Trainer(ctx, func() (assembly.View, func()) { return r.view(), func() {} })
 }
 
-// Producer runs agents on the run's tickets and publishes their trajectories, until ctx ends: then it finishes, or gives back,
-// what it holds, and returns nil.
+// Producer runs agents on the run's tickets and publishes their trajectories, until ctx ends: then it finishes, or gives back, the tickets
+// that it holds, and returns nil.
 func (r *Run) Producer(ctx context.Context) error {
 	process, err := r.assemble("run")
 	if err != nil {
@@ -175,13 +175,13 @@ func (r *Run) Inference(ctx context.Context) error {
 // view shows the run to Observe and to Notes.
 func (r *Run) view() assembly.View { return &runView{r.observe, r.options.Notes} }
 
-// runView is what a program sees of a run that goes on.
+// runView shows a running run to a program.
 type runView struct {
 	observe func(Record)
 	notes   io.Writer
 }
 
-// History is what earlier processes have told.
+// History passes over the records of earlier processes.
 func (*runView) History([]Record) {}
 
 // Add passes a record on.
@@ -194,7 +194,7 @@ func (v *runView) Add(r Record) {
 // ColdStart passes over the numbers of a cold start: they are events of the run.
 func (*runView) ColdStart(map[string]float64) {}
 
-// Dropped notes what keeps a step from coming about.
+// Dropped notes the trouble that keeps a step from being made.
 func (v *runView) Dropped(_ int64, _, _ int, trouble string) {
 	if trouble != "" {
 		v.Note(trouble)
@@ -214,7 +214,7 @@ func (v *runView) Note(text string) { fmt.Fprintln(v.notes, text) }
 // Rollout passes over a rollout: weir trajectory shows any.
 func (*runView) Rollout(int64, *report.Rollout) {}
 
-// lockedWriter lets several roles write lines to one writer; nil drops them.
+// lockedWriter lets several roles write lines to a shared writer; nil drops them.
 type lockedWriter struct {
 	mu sync.Mutex
 	to io.Writer

@@ -1,10 +1,10 @@
-// Package weir trains LLM agents by reinforcement learning over a message stream. It is the front door for those who bring
-// parts of their own: a program that calls [Main] is the whole command line of weir with these parts in it.
+// Package weir trains LLM agents by reinforcement learning over a message stream. It is the front door for programs with parts of their
+// own: a program that calls [Main] is the whole command line of weir with these parts in it.
 //
 //	func main() { weir.Main(sums{}) }
 //
-// Here sums is a [Task]: it makes questions, a tokenizer, and what else its episodes need. `go run . up` then trains an agent
-// on it, `go run . eval` scores it and `go run . chat` asks it; each of its keys is a line of a file, a variable and a flag.
+// Here sums is a [Task]: it makes questions, a tokenizer, and the other parts of its episodes. `go run . up` then trains an agent on it,
+// `go run . eval` scores it and `go run . chat` asks it; each of its keys is a line of a file, a variable and a flag.
 //
 // A program that is more than the command line has a run as a value, from [Open]:
 //
@@ -31,10 +31,10 @@ import (
 // Task is something to train an agent on.
 type Task = tasks.Task
 
-// Opening is what a [Task] is opened with.
+// Opening has the arguments that a [Task] is opened with.
 type Opening = tasks.Opening
 
-// Setup is what a [Task] makes when it is opened.
+// Setup is the result of opening a [Task].
 type Setup = tasks.Setup
 
 // AgentType is a kind of agent that a configuration can name.
@@ -46,29 +46,29 @@ type ToolType = tools.Type
 // RewardType is a kind of reward that a configuration can name.
 type RewardType = rewards.Type
 
-// Estimator is an advantage of the program's own: [advantage.PerGroup] makes one of a function.
+// Estimator is an advantage of the program's own: [advantage.PerGroup] makes an Estimator of a function.
 type Estimator = advantage.Foreign
 
-// Tokenizer is what a [Setup] writes text with.
+// Tokenizer turns the text of a [Setup] into tokens.
 type Tokenizer = tasks.Tokenizer
 
-// Loss is a policy loss of the program's own: [loss.PerToken] makes one of a function.
+// Loss is a policy loss of the program's own: [loss.PerToken] makes a Loss of a function.
 type Loss = loss.Foreign
 
 // Engine is a backend that trains and samples a model.
 type Engine = parts.Engine
 
-// EngineOpening is what an [Engine] is opened with.
+// EngineOpening has the arguments that an [Engine] is opened with.
 type EngineOpening = parts.EngineOpening
 
 // App is the command line with parts of the user's own beside the built-in ones.
 type App Parts
 
-// Parts are parts of the user's own beside the built-in ones, for a run of [Open] or for the command line of an [App]. A part with the
-// name of a built-in one takes its place.
+// Parts are parts of the user's own beside the built-in ones, for a run of [Open] or for the command line of an [App]. A part with the name
+// of a built-in part takes its place.
 type Parts struct {
-	// Tasks are named in the section tasks of a configuration. The first is what a run trains on whose configuration names no
-	// task; without any it is the built-in demonstration.
+	// Tasks are named in the section tasks of a configuration. A run whose configuration names no task trains on the first; without any it
+	// is the built-in demonstration.
 	Tasks []Task
 	// Agents and Tools are named in the sections agents and tools, Rewards in the section reward of a task. A task need not
 	// name any: its Setup may bring them.

@@ -102,8 +102,7 @@ func Marshal(v any) ([]byte, error) { return Append(nil, v) }
 // nothing.
 func Append(dst []byte, v any) ([]byte, error) { return new(coder).encodeMessage(dst, v) }
 
-// Encoder writes messages into one buffer that it keeps. The zero value is ready. It is not safe for use by
-// several goroutines.
+// Encoder writes messages into a buffer that it keeps. The zero value is ready. It is not safe for use by several goroutines.
 type Encoder struct{ c coder }
 
 // Encode is the wire form of v, as [Marshal] makes it. The bytes are good until the next call.
@@ -141,8 +140,7 @@ func (c *coder) encodeMessage(dst []byte, v any) ([]byte, error) {
 // most a small multiple of len(data) of memory.
 func Unmarshal(data []byte, v any) error { return new(coder).decodeMessage(data, v) }
 
-// Decoder reads messages one after the other and uses its memory again. The zero value is ready. It is not safe for use by several
-// goroutines.
+// Decoder reads messages in turn and uses its memory again. The zero value is ready. It is not safe for use by several goroutines.
 type Decoder struct{ c coder }
 
 // Decode is [Unmarshal].

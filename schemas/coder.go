@@ -8,13 +8,13 @@ import (
 	"github.com/vmihailenco/msgpack/v5/msgpcode"
 )
 
-// object is a struct that lists its fields. One list serves writing and reading, so that the two cannot come to differ.
+// object is a struct that lists its fields. The same list serves writing and reading, so that the two cannot come to differ.
 type object interface {
-	// fields calls one method or function of c for every field, always in the same order.
+	// fields calls a method or function of c for every field, always in the same order.
 	codeFields(c *coder)
 }
 
-// mode is what the calls of a field list do.
+// mode selects whether the calls of a field list write or read.
 type mode uint8
 
 const (
@@ -23,14 +23,14 @@ const (
 	finishing             // every key has been read: refuse missing fields, unpack runs
 )
 
-// coder is the state of writing or reading one message.
+// coder is the state of writing or reading a message.
 type coder struct {
 	mode   mode
 	little bool
 	err    error
 
 	enc   *msgpack.Encoder // writing: onto out
-	out   output           // writing: what has been written
+	out   output           // writing: the bytes so far
 	count int              // writing: fields of the map at hand
 
 	dec   *msgpack.Decoder // reading: from in
@@ -66,7 +66,7 @@ func (c *coder) failField(fault string) {
 	}
 }
 
-// step is what a field call is to do.
+// step selects the action of a field call.
 type step uint8
 
 const (
@@ -134,7 +134,7 @@ func (c *coder) takeKey(name string) bool {
 	return true
 }
 
-// readObject reads the fields of a map of n keys. Keys come in any order; the order of this package's writer takes one pass.
+// readObject reads the fields of a map of n keys. Keys come in any order; fields in the order of this package's writer take a single pass.
 func (c *coder) readObject(o object, n int) {
 	open, ord, seen, late, runs := c.open, c.ord, c.seen, c.late, c.runs
 	c.open, c.key, c.seen, c.late, c.runs = n, nil, 0, 0, nil

@@ -19,17 +19,17 @@ type Control struct {
 	// Cancelled lists groups whose running rollouts are to be abandoned.
 	Cancelled []string  `msgpack:"cancelled,omitempty"`
 	At        time.Time `msgpack:"at"`
-	// Limits are what operators have set of the limits of episodes, sorted by task and key, each pair once. Tickets that are issued
-	// from then on carry them; what is not listed is as configured.
+	// Limits are the limits of episodes that operators have set, sorted by task and key, each pair once. Tickets that are issued from then
+	// on carry them; a limit that is not listed is as configured.
 	Limits []Limit `msgpack:"limits,omitempty"`
 }
 
-// Event is one thing that happened, for people and dashboards; nothing depends on it.
+// Event reports something that happened, for people and dashboards; nothing depends on it.
 type Event struct {
 	Run  string    `msgpack:"run"`
 	Type EventType `msgpack:"type"`
 	At   time.Time `msgpack:"at"`
-	// Role and Worker say who speaks.
+	// Role and Worker name the sender.
 	Role   string `msgpack:"role"`
 	Worker string `msgpack:"worker"`
 	// Step and PolicyVersion are set where they mean something, else 0.

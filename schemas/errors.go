@@ -2,7 +2,7 @@ package schemas
 
 import "errors"
 
-// The errors of this package. Every other error of it wraps exactly one of these and names the field.
+// The errors of this package. Every other error of it wraps exactly one of these errors and names the field.
 var (
 	// ErrVersion is returned when a message has another wire version than this build reads.
 	ErrVersion = errors.New("wire version not readable")

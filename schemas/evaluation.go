@@ -2,7 +2,7 @@ package schemas
 
 import "slices"
 
-// Evaluation is what a producer answers to an evaluation ticket: a [Ticket] that the trainer's process sends to one producer, to be
+// Evaluation is a producer's answer to an evaluation ticket: a [Ticket] that the trainer's process sends to a single producer, to be
 // sampled by exactly the ticket's PolicyVersion. It goes to whoever asked and is stored nowhere, so that nothing of it is trained on.
 type Evaluation struct {
 	Run string `msgpack:"run"`
@@ -10,7 +10,7 @@ type Evaluation struct {
 	Ticket   string            `msgpack:"ticket"`
 	Producer string            `msgpack:"producer"`
 	Outcome  EvaluationOutcome `msgpack:"outcome"`
-	// Error is why there is no trajectory; "" where there is one.
+	// Error is why there is no trajectory; "" where there is a trajectory.
 	Error string `msgpack:"error,omitempty"`
 	// Trajectory is the rollout in its own wire form; nil for every outcome but done.
 	Trajectory []byte `msgpack:"trajectory,omitempty"`
@@ -18,8 +18,8 @@ type Evaluation struct {
 	Turns []EvaluationTurn `msgpack:"turns,omitempty"`
 }
 
-// EvaluationTurn is one move of the agent: what it said and, where it called tools, their names, the arguments, what they said and why
-// they failed; "" without a call. Of several calls each is a part of the text.
+// EvaluationTurn is a move of the agent: its text and, where it called tools, their names, the arguments, their observations and why they
+// failed; "" without a call. Of several calls each is a part of the text.
 type EvaluationTurn struct {
 	Text        string `msgpack:"text"`
 	Tool        string `msgpack:"tool,omitempty"`
@@ -28,7 +28,7 @@ type EvaluationTurn struct {
 	Error       string `msgpack:"error,omitempty"`
 }
 
-// EvaluationOutcome is what became of an evaluation ticket at a producer.
+// EvaluationOutcome is the outcome of an evaluation ticket at a producer.
 type EvaluationOutcome string
 
 // The outcomes. A producer that is full, is draining or finds no engine has not failed the ticket, which is asked again.

@@ -1,7 +1,7 @@
 package schemas
 
-// The fields of every struct, in wire order. The last argument of a call, where there is one, says whether a
-// zero value is left out; every other key must be there.
+// The fields of every struct, in wire order. An optional last argument of a call says whether a zero value is left out; every other key
+// must be there.
 
 func (t *Ticket) codeFields(c *coder) {
 	text(c, "run", &t.Run, false)

@@ -6,8 +6,8 @@ type GenerateRequest struct {
 	Run string `msgpack:"run"`
 	// Episode names the rollout.
 	Episode string `msgpack:"episode"`
-	// Context names one of several contexts of the rollout that are continued in turn; "" is the first. Engines keep a cache for each:
-	// see [GenerateRequest.Cache].
+	// Context names a context of a rollout that continues several contexts in turn; "" is the first. Engines keep a cache for each: see
+	// [GenerateRequest.Cache].
 	Context string `msgpack:"context,omitempty"`
 	// Tokens is the whole context so far.
 	Tokens Int32s `msgpack:"tokens"`
@@ -28,7 +28,7 @@ type GenerateRequest struct {
 	Pinned bool `msgpack:"pinned,omitempty"`
 }
 
-// Cache is the name under which engines keep what they computed for the context: the episode's, and of a further context
+// Cache is the name under which engines keep the computed state of the context: the episode's, and of a further context
 // "<episode>/<context>".
 func (r *GenerateRequest) Cache() string {
 	if r.Context == "" {
@@ -46,12 +46,12 @@ type GenerateChunk struct {
 	Index    int      `msgpack:"index"`
 	Tokens   Int32s   `msgpack:"tokens"`
 	Logprobs Float32s `msgpack:"logprobs"`
-	// Versions has one entry for each token.
+	// Versions has an entry for each token.
 	Versions Runs `msgpack:"versions"`
 	Done     bool `msgpack:"done"`
 	// Stop is set with Done: why generation ended.
 	Stop GenerateStop `msgpack:"stop,omitempty"`
-	// Error is set with Done when Stop is GenerateError: what was refused and why.
+	// Error is set with Done when Stop is GenerateError: the refused request and the reason.
 	Error string `msgpack:"error,omitempty"`
 	// Retry is whether another engine, or this engine later, may serve the same call.
 	Retry bool `msgpack:"retry,omitempty"`

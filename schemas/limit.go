@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Limit is one of [Limits] that an operator has set.
+// Limit is a limit of [Limits] that an operator has set.
 type Limit struct {
 	// Task is whose episodes it bounds; "" is every task for which the same key is not listed by name.
 	Task string `msgpack:"task,omitempty"`
@@ -51,7 +51,7 @@ func (l Limit) Compare(other Limit) int {
 	return cmp.Or(strings.Compare(l.Task, other.Task), strings.Compare(l.Key, other.Key))
 }
 
-// Name is the limit's place: its key, after the task where it is of one.
+// Name is the limit's place: its key, after its task where it has a task.
 func (l Limit) Name() string {
 	if l.Task == "" {
 		return l.Key
@@ -73,7 +73,7 @@ type LimitChange struct {
 	Name, Before, After string
 }
 
-// LimitChanges are what differs between two lists of limits, by name.
+// LimitChanges are the differences between two lists of limits, by name.
 func LimitChanges(before, after []Limit) (out []LimitChange) {
 	values := func(in []Limit) map[string]string {
 		by := map[string]string{}

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Manifest describes one immutable policy version. It becomes visible only when all its shards are.
+// Manifest describes an immutable policy version. It becomes visible only when all its shards are.
 type Manifest struct {
 	Run string `msgpack:"run"`
 	// Version is the policy version, 0 = the starting weights.
@@ -23,23 +23,23 @@ type Manifest struct {
 	// DType of the tensors: "float32" or "bfloat16".
 	DType       string    `msgpack:"dtype"`
 	PublishedAt time.Time `msgpack:"published_at"`
-	// Adapter says that Shards are a low-rank adapter, and what it is added to; nil where they are the weights themselves.
+	// Adapter says that Shards are a low-rank adapter, and which weights it is added to; nil where they are the weights themselves.
 	Adapter *Adapter `msgpack:"adapter,omitempty"`
 }
 
-// Adapter describes a version whose shards are low-rank adapters in PEFT's names: a matrix W that has one stands for
-// W + Alpha/Rank B A, computed in float32 and then rounded to the manifest's DType.
+// Adapter describes a version whose shards are low-rank adapters in PEFT's names: a matrix W that has an adapter stands for W + Alpha/Rank
+// B A, computed in float32 and then rounded to the manifest's DType.
 type Adapter struct {
 	// Rank is that of A, [rank, in], and B, [out, rank].
 	Rank int `msgpack:"rank"`
 	// Alpha scales the adapter, by Alpha/Rank; it is positive.
 	Alpha float64 `msgpack:"alpha"`
-	// Frozen are the weights that the adapter is added to, whole, by their hashes: together they hold every tensor. They are the
-	// same in every version of one run, so that a reader fetches them once.
+	// Frozen are the weights that the adapter is added to, whole, by their hashes: together they hold every tensor. They are the same in
+	// every version of a run, so that a reader fetches them once.
 	Frozen []Shard `msgpack:"frozen"`
 }
 
-// AllShards are the shards of a version, and after them those of the weights that an adapter is added to.
+// AllShards are the shards of a version, and after them the shards of the weights that an adapter is added to.
 func (m *Manifest) AllShards() []Shard {
 	if m.Adapter == nil {
 		return m.Shards
@@ -47,7 +47,7 @@ func (m *Manifest) AllShards() []Shard {
 	return append(slices.Clip(m.Shards), m.Adapter.Frozen...)
 }
 
-// Shard is one run of bytes named by its content.
+// Shard is a sequence of bytes named by its content.
 type Shard struct {
 	// Hash is the hex SHA-256 of the bytes as stored, and their name.
 	Hash string `msgpack:"hash"`

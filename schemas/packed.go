@@ -75,7 +75,7 @@ func appendRuns(b []byte, v []int32) []byte {
 	return b
 }
 
-// runEnd is the end of the run of equal values that begins at i. Values that equal themselves moved by one value are all equal, and
+// runEnd is the end of the run of equal values that begins at i. Values that equal themselves moved by a single value are all equal, and
 // comparing memory is far faster than comparing values.
 func runEnd(v []int32, i int) int {
 	const near = 16
@@ -125,7 +125,7 @@ func readRuns(dst []int32, raw []byte, want int) ([]int32, string) {
 	return dst, ""
 }
 
-// fill sets every value of dst: a few values one by one, the others by copies of doubling length.
+// fill sets every value of dst: a few values singly, the others by copies of doubling length.
 func fill(dst []int32, v int32) {
 	const most = block / 4
 	first := min(len(dst), 16)

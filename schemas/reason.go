@@ -24,7 +24,7 @@ const (
 	ReasonUnknownTask  Reason = "unknown_task"  // a checkpoint left the group open, and the run no longer has its task
 )
 
-// Reasons are all for which a trajectory is refused or not trained on: those of groups alone are not among them.
+// Reasons are all for which a trajectory is refused or not trained on: reasons of groups alone are not among them.
 func Reasons() []Reason {
 	return []Reason{
 		ReasonDuplicate, ReasonForeign, ReasonIncomplete, ReasonLost, ReasonMalformed, ReasonOversized, ReasonPoisoned,

@@ -202,7 +202,7 @@ func (c *coder) readBig(n int, signed bool) int64 {
 	return v
 }
 
-// readFloat takes integers too: writers in languages with one number type send 1.0 as 1.
+// readFloat takes integers too: writers in languages with a single number type send 1.0 as 1.
 func (c *coder) readFloat() float64 {
 	code, ok := c.nextKey(isNumber, "not a number")
 	if !ok {

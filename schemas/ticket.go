@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// Ticket is a leased prompt: the right, and the duty, to produce one trajectory. It belongs to one producer until that producer has
+// Ticket is a leased prompt: the right, and the duty, to produce a trajectory. It belongs to a single producer until that producer has
 // published the trajectory, or a group-closed marker in its place, or the producer's lease lapses.
 type Ticket struct {
 	Run string `msgpack:"run"`
 	// ID is unique in the run, and is also the id of the ticket's trajectory: "<group>-<sample>".
 	ID string `msgpack:"id"`
-	// Group is the id of the group: the samples of one prompt at one issue, "g<cursor>-a<attempt>".
+	// Group is the id of the group: the samples of a prompt at one issue, "g<cursor>-a<attempt>".
 	Group string `msgpack:"group"`
 	// Cursor is the position of the prompt in the run's order of issue, from 0.
 	Cursor uint64 `msgpack:"cursor"`
@@ -48,12 +48,12 @@ type Fork struct {
 	Seed uint64 `msgpack:"seed"`
 	// Segments are the parent's contexts up to the last turn taken, with which the last of them ends. At least one.
 	Segments []Segment `msgpack:"segments"`
-	// Turns are the moves that are taken, without their calls and rewards, at least one.
+	// Turns are the moves that are taken, at least one, without their calls and rewards.
 	Turns []Turn `msgpack:"turns"`
 }
 
 // ForkAt is the beginning of a trajectory: its first turns, as many as turns says, 0 < turns <= len(t.Turns). seed is that of its ticket.
-// What it returns shares the trajectory's arrays.
+// The fork shares the trajectory's arrays.
 func ForkAt(t *Trajectory, turns int, seed uint64) *Fork {
 	f := &Fork{Parent: t.ID, Seed: seed, Turns: make([]Turn, turns)}
 	ends := make([]int, len(t.Segments))
@@ -74,7 +74,7 @@ func ForkAt(t *Trajectory, turns int, seed uint64) *Fork {
 	return f
 }
 
-// Tokens counts those of all segments.
+// Tokens counts the tokens of all segments.
 func (f *Fork) Tokens() int {
 	n := 0
 	for i := range f.Segments {
@@ -92,28 +92,28 @@ type Prompt struct {
 	Answers []string `msgpack:"answers"`
 	// Source names the data set or the kind of question; rewards and reports are split by it.
 	Source string `msgpack:"source"`
-	// Meta carries what a task needs beyond that; nil if nothing.
+	// Meta carries data that a task needs beyond that; nil if nothing.
 	Meta map[string]string `msgpack:"meta,omitempty"`
-	// World is what the prompt gives to tools, as JSON: the rows of a table, the files of a workspace. nil is nothing. Tools get it
-	// when a session opens; agents do not see it, and it never holds the answers.
+	// World is the data that the prompt gives to tools, as JSON: the rows of a table, the files of a workspace. nil is nothing. Tools get
+	// it when a session opens; agents do not see it, and it never holds the answers.
 	World json.RawMessage `msgpack:"world,omitempty" json:",omitempty"`
-	// Hidden is what the prompt gives to rewards alone, as JSON, such as the unit tests of a program. nil is nothing.
+	// Hidden is the data that the prompt gives to rewards alone, as JSON, such as the unit tests of a program. nil is nothing.
 	Hidden json.RawMessage `msgpack:"hidden,omitempty" json:",omitempty"`
 }
 
 // Sampling says how tokens are drawn.
 type Sampling struct {
-	// Temperature divides the logits; 0 is greedy. Log-probabilities are those of the tempered distribution.
+	// Temperature divides the logits; 0 is greedy. Log-probabilities are of the tempered distribution.
 	Temperature float32 `msgpack:"temperature"`
-	// MaxTokens bounds one generate call; with 0 the limit of the trajectory alone bounds the call.
+	// MaxTokens bounds a generate call; with 0 the limit of the trajectory alone bounds the call.
 	MaxTokens int `msgpack:"max_tokens"`
 }
 
-// Limits bound one rollout.
+// Limits bound a rollout.
 type Limits struct {
 	// MaxTurns bounds the tool calls; 0 is none allowed.
 	MaxTurns int `msgpack:"max_turns"`
-	// MaxTokens bounds the tokens of one segment, prompt and tools included.
+	// MaxTokens bounds the tokens of a segment, prompt and tools included.
 	MaxTokens int `msgpack:"max_tokens"`
 	// Timeout bounds the wall-clock of the whole rollout; 0 is no bound.
 	Timeout time.Duration `msgpack:"timeout"`

@@ -2,14 +2,14 @@ package schemas
 
 import "time"
 
-// ToolRequest asks a tool worker for something in an episode's session. The first request of a session goes to all workers, one of
-// which takes it; the others go to the worker whose name is in the reply.
+// ToolRequest asks a tool worker for something in an episode's session. The first request of a session goes to all workers, of which a
+// single worker takes it; the others go to the worker whose name is in the reply.
 type ToolRequest struct {
 	Run string `msgpack:"run"`
 	// Session names the episode: the ticket's id.
 	Session string `msgpack:"session"`
-	// Opening names one opening of the session. A ticket that is taken again opens its session anew, and what the earlier opening
-	// left is ended: no rollout sees another's state.
+	// Opening names an opening of the session. A ticket that is taken again opens its session anew, and the state of the earlier opening is
+	// ended: no rollout sees another's state.
 	Opening string `msgpack:"opening"`
 	Op      ToolOp `msgpack:"op"`
 	// Sequence counts the requests of an opening from 0, which is the opening itself. A request that comes again gets the stored
@@ -17,33 +17,33 @@ type ToolRequest struct {
 	Sequence int `msgpack:"sequence"`
 	// Answered says that the replies to all requests below this sequence number have come, and need not be kept.
 	Answered int `msgpack:"answered,omitempty"`
-	// Task, Source, Seed and World are what tools are told of the episode, of an opening.
+	// Task, Source, Seed and World describe the episode to tools, in an opening.
 	Task   string `msgpack:"task,omitempty"`
 	Source string `msgpack:"source,omitempty"`
 	Seed   uint64 `msgpack:"seed"`
 	World  []byte `msgpack:"world,omitempty"`
-	// Tool, Arguments and Index are those of a call.
+	// Tool, Arguments and Index describe a call.
 	Tool      string `msgpack:"tool,omitempty"`
 	Arguments string `msgpack:"arguments,omitempty"`
 	Index     int    `msgpack:"index,omitempty"`
 	// File and Limit name a file of the workspace and the most bytes that it may have.
 	File  string `msgpack:"file,omitempty"`
 	Limit int    `msgpack:"limit,omitempty"`
-	// Command is what is run in the workspace; nil is nothing.
+	// Command is run in the workspace; nil is nothing.
 	Command *ToolCommand `msgpack:"command,omitempty"`
 }
 
-// ToolOp is what a request asks for.
+// ToolOp is the operation of a request.
 type ToolOp string
 
-// What a request can ask for.
+// The operations.
 const (
 	ToolOpOpen  ToolOp = "open"  // a session
 	ToolOpCall  ToolOp = "call"  // a call of a tool
 	ToolOpRead  ToolOp = "read"  // a file of the session's workspace
 	ToolOpRun   ToolOp = "run"   // a command in the session's workspace
 	ToolOpClose ToolOp = "close" // the end of this opening
-	// ToolOpEnd goes to every worker and is not answered: other openings of the session than this one end.
+	// ToolOpEnd goes to every worker and is not answered: other openings of the session end.
 	ToolOpEnd ToolOp = "end"
 )
 
@@ -54,7 +54,7 @@ type ToolCommand struct {
 	Files   []ToolFile    `msgpack:"files,omitempty"`
 	Env     []string      `msgpack:"env,omitempty"`
 	Timeout time.Duration `msgpack:"timeout,omitempty"`
-	// Output bounds what is kept of each of the two outputs, in bytes; 0 is the worker's own bound.
+	// Output bounds how much is kept of each of the two outputs, in bytes; 0 is the worker's own bound.
 	Output int `msgpack:"output,omitempty"`
 }
 
@@ -74,13 +74,13 @@ type ToolReply struct {
 	Done     bool   `msgpack:"done"`
 	// Outcome is set with Done.
 	Outcome ToolOutcome `msgpack:"outcome,omitempty"`
-	// Error says what failed or was refused; "" where the outcome is ok.
+	// Error is the failure or the refusal; "" where the outcome is ok.
 	Error string `msgpack:"error,omitempty"`
-	// RetryAfter is how long to wait before the same request is sent again, of one that was refused as busy.
+	// RetryAfter is how long to wait before a request that was refused as busy is sent again.
 	RetryAfter time.Duration `msgpack:"retry_after,omitempty"`
 	// Workspace is whether the session has a workspace that files and commands can be asked of.
 	Workspace bool `msgpack:"workspace,omitempty"`
-	// Observation is what a tool said; nil of other requests.
+	// Observation is the text of a tool's answer; nil of other requests.
 	Observation *ToolObservation `msgpack:"observation,omitempty"`
 	// Result is how a command ended; nil of other requests.
 	Result *ToolResult `msgpack:"result,omitempty"`
@@ -102,7 +102,7 @@ const (
 	ToolRefused     ToolOutcome = "refused"     // the request is wrong
 )
 
-// ToolObservation is what a tool said.
+// ToolObservation is a tool's answer.
 type ToolObservation struct {
 	Text string `msgpack:"text"`
 	// Reward counts where Rewarded is set, Answer where Answered is.

@@ -37,7 +37,7 @@ type Trajectory struct {
 	// Answer is the final answer as text; "" if there was no answer.
 	Answer string     `msgpack:"answer"`
 	Stop   StopReason `msgpack:"stop"`
-	// Error says what ended the rollout when Stop is StopError.
+	// Error is the failure that ended the rollout when Stop is StopError.
 	Error      string    `msgpack:"error,omitempty"`
 	StartedAt  time.Time `msgpack:"started_at"`
 	FinishedAt time.Time `msgpack:"finished_at"`
@@ -45,7 +45,7 @@ type Trajectory struct {
 	Forked *Forked `msgpack:"forked,omitempty"`
 }
 
-// Forked is the part of an episode that another one played before.
+// Forked is the part of an episode that another episode played before.
 type Forked struct {
 	// Parent is the id of that other trajectory.
 	Parent string `msgpack:"parent"`
@@ -56,7 +56,7 @@ type Forked struct {
 	Diverged string `msgpack:"diverged,omitempty"`
 }
 
-// Segment is a context as the model saw it. All four arrays have one entry for each token.
+// Segment is a context as the model saw it. All four arrays have an entry for each token.
 type Segment struct {
 	Tokens Int32s `msgpack:"tokens"`
 	// ActionMask is 1 where the policy sampled the token, else 0. The first token of a segment is never an action.
@@ -69,7 +69,7 @@ type Segment struct {
 	Versions Runs `msgpack:"versions"`
 	// Temperature the tokens were sampled at.
 	Temperature float32 `msgpack:"temperature"`
-	// Agent names who acted in this context, where several agents take part in an episode; "" where one does.
+	// Agent names the agent that acted in this context, where several agents take part in an episode; "" in an episode of a single agent.
 	Agent string `msgpack:"agent,omitempty"`
 }
 
@@ -81,8 +81,8 @@ type Turn struct {
 	End     int `msgpack:"end"`
 	// Calls are the turn's, in the order that it made them; nil when it made none.
 	Calls []ToolCall `msgpack:"calls,omitempty"`
-	// ProcessReward is the sum of what the tools of the turn gave, Reward what the scorer gave to the turn. Both are credited to the
-	// token that ends the turn.
+	// ProcessReward is the sum of the rewards of the turn's tools, Reward the scorer's reward for the turn. Both are credited to the token
+	// that ends the turn.
 	ProcessReward float64 `msgpack:"process_reward,omitempty"`
 	Reward        float64 `msgpack:"reward,omitempty"`
 }
@@ -90,7 +90,7 @@ type Turn struct {
 // ToolCall is a call of a tool.
 type ToolCall struct {
 	Tool string `msgpack:"tool"`
-	// Arguments are what the tool was called with, at most [MaxCallText] bytes of them.
+	// Arguments are the arguments of the call, at most [MaxCallText] bytes of them.
 	Arguments string `msgpack:"arguments,omitempty"`
 	// Duration is the call's wall-clock.
 	Duration time.Duration `msgpack:"duration,omitempty"`
@@ -101,7 +101,7 @@ type ToolCall struct {
 }
 
 // MaxText bounds, in bytes, all text of a trajectory together: its answer, its error, and the tools, arguments and errors of its calls.
-// tokens are the greater of the ticket's limit of a segment and what the segments have.
+// tokens are the greater of the ticket's limit of a segment and the length of the segments.
 func MaxText(tokens int) int { return maxText + maxTokenText*tokens }
 
 const (
@@ -112,7 +112,7 @@ const (
 // MaxCallText bounds the arguments and the error of a call, each, in bytes.
 const MaxCallText = 64 << 10
 
-// CallText is a text of a call cut to at most [MaxCallText] bytes, between characters. What is not UTF-8 becomes U+FFFD.
+// CallText is a text of a call cut to at most [MaxCallText] bytes, between characters. Bytes that are not UTF-8 become U+FFFD.
 func CallText(s string) string {
 	if !utf8.ValidString(s) {
 		s = strings.ToValidUTF8(s, "\uFFFD")
@@ -127,7 +127,7 @@ func CallText(s string) string {
 	return s[:n]
 }
 
-// Duration is what the turn's calls took, added up, also where they were made at the same time.
+// Duration is the sum of the times of the turn's calls, also where they were made at the same time.
 func (t *Turn) Duration() time.Duration {
 	sum := time.Duration(0)
 	for i := range t.Calls {
@@ -136,7 +136,7 @@ func (t *Turn) Duration() time.Duration {
 	return sum
 }
 
-// Credit is what the turn was given besides the outcome: by its tools and by the scorer.
+// Credit is the reward of the turn besides the outcome: by its tools and by the scorer.
 func (t *Turn) Credit() float64 { return t.ProcessReward + t.Reward }
 
 // StopReason says why a rollout ended.
@@ -155,7 +155,7 @@ const (
 	StopTool      StopReason = "tool"      // a tool ended the rollout without an answer
 )
 
-// Packed arrays: little-endian bytes inside one msgpack bin value.
+// Packed arrays: little-endian bytes inside a msgpack bin value.
 type (
 	// Int32s is packed as 4 bytes a value.
 	Int32s []int32
@@ -197,7 +197,7 @@ func (t *Trajectory) NewestVersion() int64 {
 // are compared and on which the policy is not trained.
 func (t *Trajectory) Greedy() bool { return len(t.Segments) > 0 && t.Segments[0].Temperature == 0 }
 
-// Tokens counts all tokens; ActionTokens those that the policy sampled.
+// Tokens counts all tokens; ActionTokens the tokens that the policy sampled.
 func (t *Trajectory) Tokens() int {
 	n := 0
 	for i := range t.Segments {

@@ -35,7 +35,7 @@ func (f *faults) pathOf() string {
 
 func (f *faults) joinFaults() error { return errors.Join(f.errs...) }
 
-// checkWithin gathers the faults of a part; done adds them to those of the whole.
+// checkWithin gathers the faults of a part; done adds them to the faults of the whole.
 func (f *faults) checkWithin(path string) *faults {
 	return &faults{path: f.pathOf() + "." + path, errs: f.errs}
 }
@@ -234,7 +234,7 @@ func (s *Segment) validate(f *faults) {
 }
 
 // nameFaultyTokens names the first token with a wrong mask, the first with a wrong log-probability and the first with a wrong version. The
-// arrays have one length.
+// arrays have the same length.
 func (s *Segment) nameFaultyTokens(f *faults) {
 	mask, logprob, version := -1, -1, -1
 	for i, m := range s.ActionMask {
@@ -309,7 +309,7 @@ func (t *ToolCall) validate(f *faults) {
 	}
 }
 
-// Known is whether r is one of the stop reasons.
+// Known reports whether r is a stop reason.
 func (r StopReason) Known() bool {
 	switch r {
 	case StopAnswer, StopTurns, StopTokens, StopTimeout, StopFormat, StopError, StopCancelled, StopSegments, StopTool:

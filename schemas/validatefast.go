@@ -9,8 +9,8 @@ import (
 // Every trajectory is checked twice on its way, and nearly every trajectory is sound. So the first check does not go token by token:
 // it compares memory, and reads eight bytes at a time.
 
-// checkConsistent is whether mask, log-probabilities and versions, which are equally long, agree at every token. It goes from one run of
-// equal mask to the next.
+// checkConsistent is whether mask, log-probabilities and versions, which are equally long, agree at every token. It goes from a run of
+// equal mask values to the next.
 func (s *Segment) checkConsistent() bool {
 	for at := 0; at < len(s.ActionMask); {
 		m, end := s.ActionMask[at], len(s.ActionMask)
@@ -90,7 +90,8 @@ func known(versions []int32) bool {
 	return true
 }
 
-// either is the bits that are set in any of the four-byte values of b, those at even places in one half and the others in the other.
+// either is the bits that are set in any of the four-byte values of b, the bits at even places in the first half and the others in the
+// second.
 func either(b []byte) uint64 {
 	bits := uint64(0)
 	for ; len(b) >= 32; b = b[32:] {

@@ -13,7 +13,7 @@ import (
 	"github.com/vmihailenco/msgpack/v5/msgpcode"
 )
 
-// A value function writes or reads one value, as the mode says. A field function is a key and a value function.
+// A value function writes or reads a value, as the mode says. A field function is a key and a value function.
 
 func textValue[T ~string](c *coder, v *T) {
 	if c.mode == writing {
@@ -247,8 +247,8 @@ func words[S ~[]T, T word](c *coder, name string, v *S) {
 	}
 }
 
-// runLengths is an array of want values packed as runs. A struct has at most one such array; want is called only when every other field
-// has been read.
+// runLengths is an array of want values packed as runs. A struct has at most a single such array; want is called only when every other
+// field has been read.
 func (c *coder) runLengths(name string, v *Runs, want int) {
 	switch turn := c.stepField(name, false, false); {
 	case turn == now && c.mode == writing:

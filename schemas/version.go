@@ -4,7 +4,7 @@ package schemas
 // versions.
 const Version = 3
 
-// Kind names what a message is, so that a message of another kind is refused and never half-read.
+// Kind names the type of a message, so that a message of another kind is refused and never half-read.
 type Kind string
 
 // The kinds of message.

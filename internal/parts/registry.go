@@ -1,4 +1,4 @@
-// Package parts holds what a configuration can name: tasks, agents, tools and rewards by the names of their types.
+// Package parts holds the parts that a configuration can name: tasks, agents, tools and rewards by the names of their types.
 package parts
 
 import (
@@ -31,7 +31,7 @@ type Registry struct {
 	// AfterStage is called when a trainer has done a part of a step, with the part's name; nil calls nothing. Tests that break a run
 	// set it, and no configuration can.
 	AfterStage func(stage string)
-	// Quick is the type of the task that benchmarks and fault tests train on: one that is learnt in a few steps.
+	// Quick is the type of the task that benchmarks and fault tests train on: a task that is learnt in a few steps.
 	Quick string
 }
 
@@ -45,7 +45,7 @@ type Engine struct {
 	Open func(o EngineOpening) (gpu.Backend, error)
 }
 
-// EngineOpening is what a backend is opened with.
+// EngineOpening has the arguments that a backend is opened with.
 type EngineOpening struct {
 	// Seed fixes the starting weights, and Threads bounds the cores that an engine uses; 0 is all.
 	Seed    uint64
@@ -114,7 +114,7 @@ func (r Registry) Tool(name string) (tools.Type, bool) { return named(r.Tools, n
 // Reward finds a type of reward; ok is false where there is none.
 func (r Registry) Reward(name string) (rewards.Type, bool) { return named(r.Rewards, name) }
 
-// Part is what every kind of part has: see [tasks.Task].
+// Part is the interface of every kind of part: see [tasks.Task].
 type Part interface {
 	Name() string
 	Config() any
@@ -140,7 +140,7 @@ func (r Registry) Parts(section string) []Part {
 	return out
 }
 
-// Preset is what a type of task brings for a run.
+// Preset is the settings that a type of task brings for a run.
 func (r Registry) Preset(taskType string) tasks.Preset {
 	task, _ := r.Task(taskType)
 	if with, ok := task.(tasks.Presetter); ok {

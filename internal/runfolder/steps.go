@@ -49,7 +49,7 @@ type openGroup struct {
 	source string
 }
 
-// fileState is a file's size and time: another state is another file, or a longer one.
+// fileState is a file's size and time: another state is another file, or a longer file.
 type fileState struct {
 	size int64
 	at   time.Time

@@ -1,4 +1,4 @@
-// Package scale says how many producers and inference consumers a run can use, from what waits for whom.
+// Package scale says how many producers and inference consumers a run can use, from the work that waits.
 package scale
 
 import (
@@ -7,17 +7,17 @@ import (
 	"github.com/weir-rl/weir/internal/check"
 )
 
-// Signal is what waits in a run: the one signal by which weir scale, KEDA's triggers and people act. docs/scaling.md says where each number
-// stands in Prometheus. The JSON is that of weir status.
+// Signal is the work that waits in a run: the signal by which weir scale, KEDA's triggers and people act. docs/scaling.md says where each
+// number stands in Prometheus. The JSON is that of weir status.
 type Signal struct {
 	// TrainerWaits is the share of the last step that the trainer waited for trajectories, 0 to 1; 1 before the first step.
 	TrainerWaits float64 `json:"trainer_waits"`
-	// TicketsWaiting are tickets that no producer has taken, TicketsLeased those that producers work on.
+	// TicketsWaiting are tickets that no producer has taken, TicketsLeased are tickets that producers work on.
 	TicketsWaiting int `json:"tickets_waiting"`
 	TicketsLeased  int `json:"tickets_leased"`
 	// OldestTicketSeconds is the age of the oldest ticket that is not done; 0 where there is none.
 	OldestTicketSeconds float64 `json:"oldest_ticket_seconds"`
-	// CallsWaiting are calls to the policy that wait for a slot, CallsRunning those that are generating. Both are nil where nobody
+	// CallsWaiting are calls to the policy that wait for a slot, CallsRunning are calls that are generating. Both are nil where nobody
 	// tells: the broker does not know them, the engines' own metrics do.
 	CallsWaiting *int `json:"calls_waiting,omitempty"`
 	CallsRunning *int `json:"calls_running,omitempty"`
@@ -37,7 +37,7 @@ type Bounds struct {
 	Starved float64
 	// Idle is the share below which the trainer is the slow part, so that there may be fewer workers. Defaults to 0.02.
 	Idle float64
-	// Calm is after how many looks in a row at a trainer that is the slow part one worker fewer is tried. Defaults to 12.
+	// Calm is how many looks in a row must find the trainer the slow part before a worker is taken away. Defaults to 12.
 	Calm int
 }
 
@@ -57,7 +57,7 @@ func (b Bounds) Validate() error {
 	)
 }
 
-// Decider decides one look after another.
+// Decider decides look by look.
 type Decider struct {
 	bounds Bounds
 	calm   int
@@ -66,8 +66,8 @@ type Decider struct {
 // NewDecider decides within bounds that are valid.
 func NewDecider(b Bounds) *Decider { return &Decider{bounds: b} }
 
-// Decide says how many workers there should be, and why. It adds to a role that others wait for, up to twice its number at a time; it
-// takes one away when the trainer has been the slow part for a while. Invariant: the numbers stay within the bounds.
+// Decide says how many workers there should be, and why. It adds to a role that others wait for, up to twice its number at a time; it takes
+// a worker away when the trainer has been the slow part for a while. Invariant: the numbers stay within the bounds.
 func (d *Decider) Decide(now Workers, s Signal) (Workers, string) {
 	want, why := d.decide(now, s)
 	want.Producers = min(max(want.Producers, d.bounds.Min.Producers), d.bounds.Max.Producers)
