@@ -11,7 +11,7 @@ import (
 func Adopt(data []byte, v any) (undo func(), err error) {
 	c := coder{adopt: true}
 	err = c.decodeMessage(data, v)
-	undo = func() { restore(data, c.moved) }
+	undo = func() { restoreArrays(data, c.moved) }
 	if err != nil {
 		undo()
 	}
@@ -40,16 +40,16 @@ func (c *coder) alignArray(raw []byte) []byte {
 	return to
 }
 
-// restore moves the arrays back, the array that was moved last first.
-func restore(data []byte, all []moved) {
+// restoreArrays moves the arrays back, the array that was moved last first.
+func restoreArrays(data []byte, all []moved) {
 	for _, m := range slices.Backward(all) {
 		copy(data[m.at:m.at+m.size], data[m.at-m.by:])
 		copy(data[m.at-m.by:m.at], m.over[:])
 	}
 }
 
-// wordsIn is raw, whose address words may have, as words. They have no room to grow: other fields follow in the input.
-func wordsIn[T word](raw []byte) []T {
+// viewAsWords is raw, whose address words may have, as words. They have no room to grow: other fields follow in the input.
+func viewAsWords[T word](raw []byte) []T {
 	if len(raw) == 0 {
 		return nil
 	}

@@ -13,22 +13,22 @@ import (
 // message is an object that crosses the wire by itself.
 type message interface {
 	object
-	kind() Kind
+	messageKind() Kind
 	// wireSize is about how many bytes the message takes, so that the output grows once.
 	wireSize() int
 }
 
-func (*Ticket) kind() Kind          { return KindTicket }
-func (*Trajectory) kind() Kind      { return KindTrajectory }
-func (*GroupClosed) kind() Kind     { return KindGroupClosed }
-func (*Manifest) kind() Kind        { return KindManifest }
-func (*Control) kind() Kind         { return KindControl }
-func (*Event) kind() Kind           { return KindEvent }
-func (*GenerateRequest) kind() Kind { return KindGenerateRequest }
-func (*GenerateChunk) kind() Kind   { return KindGenerateChunk }
-func (*ToolRequest) kind() Kind     { return KindToolRequest }
-func (*ToolReply) kind() Kind       { return KindToolReply }
-func (*Evaluation) kind() Kind      { return KindEvaluation }
+func (*Ticket) messageKind() Kind          { return KindTicket }
+func (*Trajectory) messageKind() Kind      { return KindTrajectory }
+func (*GroupClosed) messageKind() Kind     { return KindGroupClosed }
+func (*Manifest) messageKind() Kind        { return KindManifest }
+func (*Control) messageKind() Kind         { return KindControl }
+func (*Event) messageKind() Kind           { return KindEvent }
+func (*GenerateRequest) messageKind() Kind { return KindGenerateRequest }
+func (*GenerateChunk) messageKind() Kind   { return KindGenerateChunk }
+func (*ToolRequest) messageKind() Kind     { return KindToolRequest }
+func (*ToolReply) messageKind() Kind       { return KindToolReply }
+func (*Evaluation) messageKind() Kind      { return KindEvaluation }
 
 func (*GroupClosed) wireSize() int       { return 1 << 8 }
 func (m *Manifest) wireSize() int        { return 512 + 256*len(m.AllShards()) + len(m.Config) }
@@ -123,7 +123,7 @@ func (c *coder) encodeMessage(dst []byte, v any) ([]byte, error) {
 	c.checkError(c.enc.EncodeString("schema"))
 	c.checkError(c.enc.EncodeInt(Version))
 	c.checkError(c.enc.EncodeString("kind"))
-	c.checkError(c.enc.EncodeString(string(m.kind())))
+	c.checkError(c.enc.EncodeString(string(m.messageKind())))
 	m.codeFields(c)
 	binary.BigEndian.PutUint16(c.out[at+1:], uint16(c.count))
 	msgpack.PutEncoder(c.enc)
@@ -157,8 +157,8 @@ func (c *coder) decodeMessage(data []byte, v any) error {
 	if err != nil {
 		return err
 	}
-	if kind != m.kind() {
-		return fmt.Errorf("%w: %s instead of %s", ErrKind, kind, m.kind())
+	if kind != m.messageKind() {
+		return fmt.Errorf("%w: %s instead of %s", ErrKind, kind, m.messageKind())
 	}
 	c.path = append(append(c.path, kind...), '.')
 	c.readObject(m, n)
@@ -213,7 +213,7 @@ func (c *coder) readHeader() (kind Kind, version, n int, err error) {
 	if c.err != nil {
 		return "", 0, 0, c.err
 	}
-	kind, known := kindOf(name)
+	kind, known := lookUpKind(name)
 	if version != Version {
 		return kind, version, 0, fmt.Errorf("%w: %d; this build reads %d", ErrVersion, version, Version)
 	}
@@ -223,8 +223,8 @@ func (c *coder) readHeader() (kind Kind, version, n int, err error) {
 	return kind, version, n - 2, nil
 }
 
-// kindOf is the kind of a name, and whether this build knows the kind.
-func kindOf(name []byte) (Kind, bool) {
+// lookUpKind is the kind of a name, and whether this build knows the kind.
+func lookUpKind(name []byte) (Kind, bool) {
 	for _, kind := range [...]Kind{
 		KindTrajectory, KindGenerateChunk, KindGenerateRequest, KindTicket, KindGroupClosed,
 		KindManifest, KindControl, KindEvent, KindToolRequest, KindToolReply, KindEvaluation,

@@ -89,7 +89,7 @@ func (c *coder) stepField(name string, optional, empty bool) step {
 	c.ord++
 	switch seen := c.seen&bit != 0; {
 	case c.err != nil:
-	case c.open > 0 && c.takeKey(name):
+	case c.open > 0 && c.takeFieldKey(name):
 		c.field = name
 		if seen {
 			c.failField("key twice")
@@ -110,8 +110,8 @@ func (c *coder) stepField(name string, optional, empty bool) step {
 	return skip
 }
 
-// takeKey takes the next key if it is name. Another key is kept for the fields to come.
-func (c *coder) takeKey(name string) bool {
+// takeFieldKey takes the next key if it is name. Another key is kept for the fields to come.
+func (c *coder) takeFieldKey(name string) bool {
 	if c.key == nil {
 		// A key as this package writes it is compared in place, without being read.
 		if n := len(name) + 1; n <= c.in.bytesLeft() && c.in.b[c.in.at] == msgpcode.FixedStrLow|byte(n-1) &&
@@ -121,7 +121,7 @@ func (c *coder) takeKey(name string) bool {
 		}
 		field := c.field
 		c.field = "key"
-		c.key = c.readKey()
+		c.key = c.readKeyText()
 		if c.err != nil {
 			return false
 		}

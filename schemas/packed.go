@@ -13,8 +13,8 @@ func nativeLittle() bool { return binary.NativeEndian.Uint16([]byte{1, 0}) == 1 
 // word is a value of four bytes that is packed as it lies in memory.
 type word interface{ ~int32 | ~float32 }
 
-// memory is the bytes of v in place.
-func memory[T word](v []T) []byte {
+// viewAsBytes is the bytes of v in place.
+func viewAsBytes[T word](v []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), 4*len(v))
 }
 
@@ -22,8 +22,8 @@ func memory[T word](v []T) []byte {
 // unaligned memory byte by byte, at half the speed.
 const block = 1 << 10
 
-// move copies src to dst, which is as long and does not overlap src.
-func move(dst, src []byte) {
+// moveBytes copies src to dst, which is as long and does not overlap src.
+func moveBytes(dst, src []byte) {
 	for len(src) > block {
 		copy(dst[:block], src[:block])
 		dst, src = dst[block:], src[block:]
@@ -35,14 +35,14 @@ func move(dst, src []byte) {
 func appendBytes(b, v []byte) []byte {
 	n := len(b)
 	b = slices.Grow(b, len(v))[:n+len(v)]
-	move(b[n:], v)
+	moveBytes(b[n:], v)
 	return b
 }
 
 // appendWords appends v packed little-endian, without a header.
 func appendWords[T word](b []byte, v []T, little bool) []byte {
 	if little {
-		return appendBytes(b, memory(v))
+		return appendBytes(b, viewAsBytes(v))
 	}
 	for i := range v {
 		b = binary.LittleEndian.AppendUint32(b, *(*uint32)(unsafe.Pointer(&v[i])))
@@ -55,7 +55,7 @@ func readWords[T word](dst []T, raw []byte, little bool) []T {
 	n := len(raw) / 4
 	dst = slices.Grow(dst[:0], n)[:n]
 	if little {
-		move(memory(dst), raw)
+		moveBytes(viewAsBytes(dst), raw)
 		return dst
 	}
 	for i := range dst {
@@ -67,7 +67,7 @@ func readWords[T word](dst []T, raw []byte, little bool) []T {
 // appendRuns appends v as (length, value) pairs, without a header.
 func appendRuns(b []byte, v []int32) []byte {
 	for i := 0; i < len(v); {
-		end := runEnd(v, i)
+		end := findRunEnd(v, i)
 		b = binary.LittleEndian.AppendUint32(b, uint32(end-i))
 		b = binary.LittleEndian.AppendUint32(b, uint32(v[i]))
 		i = end
@@ -75,9 +75,9 @@ func appendRuns(b []byte, v []int32) []byte {
 	return b
 }
 
-// runEnd is the end of the run of equal values that begins at i. Values that equal themselves moved by a single value are all equal, and
+// findRunEnd is the end of the run of equal values that begins at i. Values that equal themselves moved by a single value are all equal, and
 // comparing memory is far faster than comparing values.
-func runEnd(v []int32, i int) int {
+func findRunEnd(v []int32, i int) int {
 	const near = 16
 	x, j := v[i], i+1
 	for ; j < len(v) && j < i+near; j++ {
@@ -86,7 +86,7 @@ func runEnd(v []int32, i int) int {
 		}
 	}
 	for _, n := range [...]int{256, 32} {
-		for j+n <= len(v) && bytes.Equal(memory(v[j-1:j-1+n]), memory(v[j:j+n])) {
+		for j+n <= len(v) && bytes.Equal(viewAsBytes(v[j-1:j-1+n]), viewAsBytes(v[j:j+n])) {
 			j += n
 		}
 	}
@@ -119,14 +119,14 @@ func readRuns(dst []int32, raw []byte, want int) ([]int32, string) {
 	at := 0
 	for i := 0; i < len(raw); i += 8 {
 		n := int(binary.LittleEndian.Uint32(raw[i:]))
-		fill(dst[at:at+n], int32(binary.LittleEndian.Uint32(raw[i+4:])))
+		fillValues(dst[at:at+n], int32(binary.LittleEndian.Uint32(raw[i+4:])))
 		at += n
 	}
 	return dst, ""
 }
 
-// fill sets every value of dst: a few values singly, the others by copies of doubling length.
-func fill(dst []int32, v int32) {
+// fillValues sets every value of dst: a few values singly, the others by copies of doubling length.
+func fillValues(dst []int32, v int32) {
 	const most = block / 4
 	first := min(len(dst), 16)
 	for i := range dst[:first] {

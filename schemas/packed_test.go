@@ -29,7 +29,7 @@ func TestMoveCopiesAllAndNoMore(t *testing.T) {
 			for i := range src {
 				src[i] = byte(i%251 + 1)
 			}
-			move(dst[:n], src[from:])
+			moveBytes(dst[:n], src[from:])
 			require.Equal(t, append(slices.Clone(src[from:]), 0), dst)
 			require.Equal(t, append([]byte{7}, src[from:]...), appendBytes([]byte{7}, src[from:]))
 		}

@@ -67,8 +67,8 @@ func (c *coder) refuseKey(err error) {
 	}
 }
 
-// nextKey is the code of the next value, if the code is allowed. The value is not read.
-func (c *coder) nextKey(allowed func(code byte) bool, fault string) (code byte, ok bool) {
+// peekCode is the code of the next value, if the code is allowed. The value is not read.
+func (c *coder) peekCode(allowed func(code byte) bool, fault string) (code byte, ok bool) {
 	switch {
 	case c.err != nil:
 		return 0, false
@@ -94,26 +94,26 @@ func (c *coder) readLength(n int, err error, size int) int {
 	return 0
 }
 
-func isMap(code byte) bool {
+func isMapCode(code byte) bool {
 	return msgpcode.IsFixedMap(code) || code == msgpcode.Map16 || code == msgpcode.Map32
 }
 
-func isArray(code byte) bool {
+func isArrayCode(code byte) bool {
 	return msgpcode.IsFixedArray(code) || code == msgpcode.Array16 || code == msgpcode.Array32
 }
 
-func isBool(code byte) bool { return code == msgpcode.False || code == msgpcode.True }
+func isBoolCode(code byte) bool { return code == msgpcode.False || code == msgpcode.True }
 
-func isInteger(code byte) bool {
+func isIntegerCode(code byte) bool {
 	return msgpcode.IsFixedNum(code) || (code >= msgpcode.Uint8 && code <= msgpcode.Int64)
 }
 
-func isFloat(code byte) bool { return code == msgpcode.Float || code == msgpcode.Double }
+func isFloatCode(code byte) bool { return code == msgpcode.Float || code == msgpcode.Double }
 
-func isNumber(code byte) bool { return isFloat(code) || isInteger(code) }
+func isNumberCode(code byte) bool { return isFloatCode(code) || isIntegerCode(code) }
 
 func (c *coder) readMapLen() int {
-	if _, ok := c.nextKey(isMap, "not a map"); !ok {
+	if _, ok := c.peekCode(isMapCode, "not a map"); !ok {
 		return 0
 	}
 	n, err := c.dec.DecodeMapLen()
@@ -121,16 +121,16 @@ func (c *coder) readMapLen() int {
 }
 
 func (c *coder) readArrayLen() int {
-	if _, ok := c.nextKey(isArray, "not an array"); !ok {
+	if _, ok := c.peekCode(isArrayCode, "not an array"); !ok {
 		return 0
 	}
 	n, err := c.dec.DecodeArrayLen()
 	return c.readLength(n, err, 1)
 }
 
-// readKey is text that need not be UTF-8, since it is only compared; nil if there is none.
-func (c *coder) readKey() []byte {
-	code, ok := c.nextKey(msgpcode.IsString, "not a string")
+// readKeyText is text that need not be UTF-8, since it is only compared; nil if there is none.
+func (c *coder) readKeyText() []byte {
+	code, ok := c.peekCode(msgpcode.IsString, "not a string")
 	if !ok {
 		return nil
 	}
@@ -143,7 +143,7 @@ func (c *coder) readKey() []byte {
 }
 
 func (c *coder) readText() []byte {
-	b := c.readKey()
+	b := c.readKeyText()
 	if !utf8.Valid(b) {
 		c.failField("not valid UTF-8")
 		return nil
@@ -152,7 +152,7 @@ func (c *coder) readText() []byte {
 }
 
 func (c *coder) readBytes() []byte {
-	if _, ok := c.nextKey(msgpcode.IsBin, "not binary"); !ok {
+	if _, ok := c.peekCode(msgpcode.IsBin, "not binary"); !ok {
 		return nil
 	}
 	n, err := c.dec.DecodeBytesLen()
@@ -160,7 +160,7 @@ func (c *coder) readBytes() []byte {
 }
 
 func (c *coder) readBool() bool {
-	if _, ok := c.nextKey(isBool, "not a boolean"); !ok {
+	if _, ok := c.peekCode(isBoolCode, "not a boolean"); !ok {
 		return false
 	}
 	v, err := c.dec.DecodeBool()
@@ -170,14 +170,14 @@ func (c *coder) readBool() bool {
 
 // readInteger reads any integer that fits int64 or, where signed is false, uint64, of which it returns the bits.
 func (c *coder) readInteger(signed bool) int64 {
-	code, ok := c.nextKey(isInteger, "not an integer")
+	code, ok := c.peekCode(isIntegerCode, "not an integer")
 	if !ok {
 		return 0
 	}
 	c.in.at++
 	v := int64(int8(code)) // of a fixed number
 	if !msgpcode.IsFixedNum(code) {
-		v = c.readBig(1<<(code&3), code >= msgpcode.Int8)
+		v = c.readBigEndian(1<<(code&3), code >= msgpcode.Int8)
 	}
 	if v < 0 && signed == (code == msgpcode.Uint64) {
 		c.failField("integer out of range")
@@ -185,8 +185,8 @@ func (c *coder) readInteger(signed bool) int64 {
 	return v
 }
 
-// readBig reads n big-endian bytes.
-func (c *coder) readBig(n int, signed bool) int64 {
+// readBigEndian reads n big-endian bytes.
+func (c *coder) readBigEndian(n int, signed bool) int64 {
 	if c.in.bytesLeft() < n {
 		c.failField(cutShort)
 		return 0
@@ -204,13 +204,13 @@ func (c *coder) readBig(n int, signed bool) int64 {
 
 // readFloat takes integers too: writers in languages with a single number type send 1.0 as 1.
 func (c *coder) readFloat() float64 {
-	code, ok := c.nextKey(isNumber, "not a number")
+	code, ok := c.peekCode(isNumberCode, "not a number")
 	if !ok {
 		return 0
 	}
 	v, err := c.dec.DecodeFloat64()
 	c.checkError(err)
-	if !isFloat(code) && (math.Abs(v) > 1<<53 || (v < 0 && code == msgpcode.Uint64)) {
+	if !isFloatCode(code) && (math.Abs(v) > 1<<53 || (v < 0 && code == msgpcode.Uint64)) {
 		c.failField("integer too large for a number field")
 	}
 	return v

@@ -172,7 +172,7 @@ func (t *Trajectory) OldestVersion() int64 {
 	oldest := int64(NoVersion)
 	for i := range t.Segments {
 		versions := t.Segments[i].Versions
-		for at := 0; at < len(versions); at = runEnd(versions, at) {
+		for at := 0; at < len(versions); at = findRunEnd(versions, at) {
 			v := versions[at]
 			if v != NoVersion && (oldest == int64(NoVersion) || int64(v) < oldest) {
 				oldest = int64(v)

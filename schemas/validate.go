@@ -22,11 +22,11 @@ type faults struct {
 }
 
 func (f *faults) addFault(field, format string, args ...any) {
-	f.errs = append(f.errs, fmt.Errorf("%w: %s.%s: %s", ErrInvalid, f.pathOf(), field, fmt.Sprintf(format, args...)))
+	f.errs = append(f.errs, fmt.Errorf("%w: %s.%s: %s", ErrInvalid, f.writtenPath(), field, fmt.Sprintf(format, args...)))
 }
 
-// pathOf is the path of the part, with its place in the list.
-func (f *faults) pathOf() string {
+// writtenPath is the path of the part, with its place in the list.
+func (f *faults) writtenPath() string {
 	if f.list == "" {
 		return f.path
 	}
@@ -37,12 +37,12 @@ func (f *faults) joinFaults() error { return errors.Join(f.errs...) }
 
 // checkWithin gathers the faults of a part; done adds them to the faults of the whole.
 func (f *faults) checkWithin(path string) *faults {
-	return &faults{path: f.pathOf() + "." + path, errs: f.errs}
+	return &faults{path: f.writtenPath() + "." + path, errs: f.errs}
 }
 
 // enterItem is within for an item of a list. The path of the item is written only when it has a fault: most items have none.
 func (f *faults) enterItem(list string, i int) faults {
-	return faults{path: f.pathOf(), list: list, index: i, errs: f.errs}
+	return faults{path: f.writtenPath(), list: list, index: i, errs: f.errs}
 }
 
 func (f *faults) leaveItem(part *faults) { f.errs = part.errs }
@@ -57,7 +57,7 @@ func (f *faults) checkName(field, v string) {
 	}
 }
 
-func (f *faults) atLeast(field string, v, least int64) {
+func (f *faults) checkAtLeast(field string, v, least int64) {
 	if v < least {
 		f.addFault(field, "%d: must be at least %d", v, least)
 	}
@@ -82,25 +82,25 @@ func (f *faults) checkFinite(field string, v float64) {
 	}
 }
 
-// notNewer checks the oldest usable version against the newest.
-func (f *faults) notNewer(minVersion, policyVersion int64) {
-	f.atLeast("min_version", minVersion, 0)
+// checkNotNewer checks the oldest usable version against the newest.
+func (f *faults) checkNotNewer(minVersion, policyVersion int64) {
+	f.checkAtLeast("min_version", minVersion, 0)
 	if minVersion > policyVersion && policyVersion >= 0 {
 		f.addFault("min_version", "%d: newer than policy_version %d", minVersion, policyVersion)
 	}
 }
 
-// sampleOf checks the place of a sample within its group.
-func (f *faults) sampleOf(attempt, sample, size int) {
-	f.atLeast("attempt", int64(attempt), 0)
-	f.atLeast("group_size", int64(size), 1)
+// checkSampleIndex checks the place of a sample within its group.
+func (f *faults) checkSampleIndex(attempt, sample, size int) {
+	f.checkAtLeast("attempt", int64(attempt), 0)
+	f.checkAtLeast("group_size", int64(size), 1)
 	if sample < 0 || sample >= max(size, 1) {
 		f.addFault("sample", "%d: must be in [0, %d)", sample, size)
 	}
 }
 
-// sha256 checks a hex SHA-256.
-func (f *faults) sha256(field, v string) {
+// checkSHA256 checks a hex SHA-256.
+func (f *faults) checkSHA256(field, v string) {
 	ok := len(v) == 64
 	for i := 0; ok && i < len(v); i++ {
 		ok = v[i] >= '0' && v[i] <= '9' || v[i] >= 'a' && v[i] <= 'f'
@@ -117,9 +117,9 @@ func (t *Ticket) Validate() error {
 	f.checkName("id", t.ID)
 	f.checkName("group", t.Group)
 	f.checkName("task", t.Task)
-	f.sampleOf(t.Attempt, t.Sample, t.GroupSize)
-	f.atLeast("policy_version", t.PolicyVersion, 0)
-	f.notNewer(t.MinVersion, t.PolicyVersion)
+	f.checkSampleIndex(t.Attempt, t.Sample, t.GroupSize)
+	f.checkAtLeast("policy_version", t.PolicyVersion, 0)
+	f.checkNotNewer(t.MinVersion, t.PolicyVersion)
 
 	p := f.checkWithin("prompt")
 	p.checkName("id", t.Prompt.ID)
@@ -128,31 +128,31 @@ func (t *Ticket) Validate() error {
 	f.leaveItem(p)
 	s := f.checkWithin("sampling")
 	s.checkTemperature(t.Sampling.Temperature)
-	s.atLeast("max_tokens", int64(t.Sampling.MaxTokens), 0)
+	s.checkAtLeast("max_tokens", int64(t.Sampling.MaxTokens), 0)
 	f.leaveItem(s)
 	l := f.checkWithin("limits")
-	l.atLeast("max_turns", int64(t.Limits.MaxTurns), 0)
-	l.atLeast("max_tokens", int64(t.Limits.MaxTokens), 1)
-	l.atLeast("timeout", int64(t.Limits.Timeout), 0)
-	l.atLeast("max_total_tokens", int64(t.Limits.MaxTotalTokens), 0)
-	l.atLeast("max_segments", int64(t.Limits.MaxSegments), 0)
+	l.checkAtLeast("max_turns", int64(t.Limits.MaxTurns), 0)
+	l.checkAtLeast("max_tokens", int64(t.Limits.MaxTokens), 1)
+	l.checkAtLeast("timeout", int64(t.Limits.Timeout), 0)
+	l.checkAtLeast("max_total_tokens", int64(t.Limits.MaxTotalTokens), 0)
+	l.checkAtLeast("max_segments", int64(t.Limits.MaxSegments), 0)
 	f.leaveItem(l)
 	if t.Fork != nil {
 		k := f.checkWithin("fork")
-		t.Fork.validate(k)
+		t.Fork.validateFork(k)
 		f.leaveItem(k)
 	}
 	return f.joinFaults()
 }
 
-func (k *Fork) validate(f *faults) {
+func (k *Fork) validateFork(f *faults) {
 	f.checkName("parent", k.Parent)
 	if len(k.Turns) == 0 {
 		f.addFault("turns", "must not be empty")
 	}
 	for i := range k.Segments {
 		part := f.enterItem("segments", i)
-		k.Segments[i].validate(&part)
+		k.Segments[i].validateSegment(&part)
 		f.leaveItem(&part)
 	}
 	for i := range k.Turns {
@@ -171,10 +171,10 @@ func (t *Trajectory) Validate() error {
 	f.checkName("task", t.Task)
 	f.checkName("prompt_id", t.PromptID)
 	f.checkName("producer", t.Producer)
-	f.sampleOf(t.Attempt, t.Sample, t.GroupSize)
+	f.checkSampleIndex(t.Attempt, t.Sample, t.GroupSize)
 	for i := range t.Segments {
 		part := f.enterItem("segments", i)
-		t.Segments[i].validate(&part)
+		t.Segments[i].validateSegment(&part)
 		f.leaveItem(&part)
 	}
 	for i := range t.Turns {
@@ -203,81 +203,12 @@ func (t *Trajectory) Validate() error {
 	return f.joinFaults()
 }
 
-// validate names the first token of each kind of fault: all faults of a broken array would fill the log.
-func (s *Segment) validate(f *faults) {
-	n := len(s.Tokens)
-	if n == 0 {
-		f.addFault("tokens", "must not be empty")
-	}
-	for _, array := range []struct {
-		name string
-		got  int
-	}{{"action_mask", len(s.ActionMask)}, {"logprobs", len(s.Logprobs)}, {"versions", len(s.Versions)}} {
-		if array.got != n {
-			f.addFault(array.name, "%d entries for %d tokens", array.got, n)
-		}
-	}
-	f.checkTemperature(s.Temperature)
-	if negative(s.Tokens) {
-		i := slices.IndexFunc(s.Tokens, func(v int32) bool { return v < 0 })
-		f.addFault("tokens", "[%d] = %d: must not be negative", i, s.Tokens[i])
-	}
-	if len(s.ActionMask) != n || len(s.Logprobs) != n || len(s.Versions) != n {
-		return
-	}
-	if n > 0 && s.ActionMask[0] == 1 {
-		f.addFault("action_mask", "[0] = 1: the first token is never an action")
-	}
-	if !s.checkConsistent() {
-		s.nameFaultyTokens(f)
-	}
-}
-
-// nameFaultyTokens names the first token with a wrong mask, the first with a wrong log-probability and the first with a wrong version. The
-// arrays have the same length.
-func (s *Segment) nameFaultyTokens(f *faults) {
-	mask, logprob, version := -1, -1, -1
-	for i, m := range s.ActionMask {
-		lp, v := s.Logprobs[i], s.Versions[i]
-		if m == 1 {
-			// Written so that NaN fails too.
-			if logprob < 0 && !(lp <= logprobSlack && lp >= -math.MaxFloat32) {
-				logprob = i
-			}
-			if version < 0 && v < 0 {
-				version = i
-			}
-			continue
-		}
-		if mask < 0 && m != 0 {
-			mask = i
-		}
-		if logprob < 0 && lp != 0 {
-			logprob = i
-		}
-		if version < 0 && v != NoVersion {
-			version = i
-		}
-	}
-	if mask >= 0 {
-		f.addFault("action_mask", "[%d] = %d: must be 0 or 1", mask, s.ActionMask[mask])
-	}
-	if logprob >= 0 {
-		f.addFault("logprobs", "[%d] = %v with action_mask %d: must be finite and at most 0, and 0 where no token was sampled",
-			logprob, s.Logprobs[logprob], s.ActionMask[logprob])
-	}
-	if version >= 0 {
-		f.addFault("versions", "[%d] = %d with action_mask %d: must be at least 0 where a token was sampled, %d elsewhere",
-			version, s.Versions[version], s.ActionMask[version], NoVersion)
-	}
-}
-
 func validateTurn(f *faults, segments []Segment, turn *Turn) {
 	f.checkFinite("process_reward", turn.ProcessReward)
 	f.checkFinite("reward", turn.Reward)
 	for i := range turn.Calls {
 		part := f.enterItem("calls", i)
-		turn.Calls[i].validate(&part)
+		turn.Calls[i].validateCall(&part)
 		f.leaveItem(&part)
 	}
 	if turn.Segment < 0 || turn.Segment >= len(segments) {
@@ -299,9 +230,9 @@ func validateTurn(f *faults, segments []Segment, turn *Turn) {
 	}
 }
 
-func (t *ToolCall) validate(f *faults) {
+func (t *ToolCall) validateCall(f *faults) {
 	f.checkName("tool", t.Tool)
-	f.atLeast("duration", int64(t.Duration), 0)
+	f.checkAtLeast("duration", int64(t.Duration), 0)
 	for _, text := range []struct{ name, v string }{{"tool", t.Tool}, {"arguments", t.Arguments}, {"error", t.Error}} {
 		if len(text.v) > MaxCallText {
 			f.addFault(text.name, "%d bytes: at most %d", len(text.v), MaxCallText)
@@ -323,10 +254,10 @@ func (g *GroupClosed) Validate() error {
 	f := &faults{path: "group_closed"}
 	f.checkName("run", g.Run)
 	f.checkName("group", g.Group)
-	f.atLeast("delivered", int64(g.Delivered), 0)
+	f.checkAtLeast("delivered", int64(g.Delivered), 0)
 	seen := make(map[int]bool, len(g.Cancelled))
 	for i, sample := range g.Cancelled {
-		f.atLeast(fmt.Sprintf("cancelled[%d]", i), int64(sample), 0)
+		f.checkAtLeast(fmt.Sprintf("cancelled[%d]", i), int64(sample), 0)
 		if seen[sample] {
 			f.addFault(fmt.Sprintf("cancelled[%d]", i), "%d: named twice", sample)
 		}
@@ -339,7 +270,7 @@ func (g *GroupClosed) Validate() error {
 func (m *Manifest) Validate() error {
 	f := &faults{path: "manifest"}
 	f.checkName("run", m.Run)
-	f.atLeast("version", m.Version, 0)
+	f.checkAtLeast("version", m.Version, 0)
 	if m.Base != NoBase && (m.Base < 0 || m.Base >= m.Version) {
 		f.addFault("base", "%d: must be %d or an older version than %d", m.Base, NoBase, m.Version)
 	}
@@ -348,24 +279,24 @@ func (m *Manifest) Validate() error {
 	}
 	for i := range m.Shards {
 		part := f.enterItem("shards", i)
-		m.Shards[i].validate(&part, m.Base)
+		m.Shards[i].validateShard(&part, m.Base)
 		f.leaveItem(&part)
 	}
-	f.sha256("config_hash", m.ConfigHash)
-	f.sha256("tokenizer_hash", m.TokenizerHash)
+	f.checkSHA256("config_hash", m.ConfigHash)
+	f.checkSHA256("tokenizer_hash", m.TokenizerHash)
 	if m.DType != "float32" && m.DType != "bfloat16" {
 		f.addFault("dtype", `%.40q: must be "float32" or "bfloat16"`, m.DType)
 	}
 	if m.Adapter != nil {
 		part := f.checkWithin("adapter")
-		m.Adapter.validate(part)
+		m.Adapter.validateAdapter(part)
 		f.leaveItem(part)
 	}
 	return f.joinFaults()
 }
 
-func (a *Adapter) validate(f *faults) {
-	f.atLeast("rank", int64(a.Rank), 1)
+func (a *Adapter) validateAdapter(f *faults) {
+	f.checkAtLeast("rank", int64(a.Rank), 1)
 	if !(a.Alpha > 0) || math.IsInf(a.Alpha, 1) {
 		f.addFault("alpha", "%g: must be positive", a.Alpha)
 	}
@@ -374,15 +305,15 @@ func (a *Adapter) validate(f *faults) {
 	}
 	for i := range a.Frozen {
 		part := f.enterItem("frozen", i)
-		a.Frozen[i].validate(&part, NoBase)
+		a.Frozen[i].validateShard(&part, NoBase)
 		f.leaveItem(&part)
 	}
 }
 
-func (s *Shard) validate(f *faults, base int64) {
-	f.sha256("hash", s.Hash)
-	f.sha256("full_hash", s.FullHash)
-	f.atLeast("size", s.Size, 1)
+func (s *Shard) validateShard(f *faults, base int64) {
+	f.checkSHA256("hash", s.Hash)
+	f.checkSHA256("full_hash", s.FullHash)
+	f.checkAtLeast("size", s.Size, 1)
 	switch s.Encoding {
 	case EncodingSafetensors:
 		if s.FullHash != s.Hash {
@@ -401,9 +332,9 @@ func (s *Shard) validate(f *faults, base int64) {
 func (k *Control) Validate() error {
 	f := &faults{path: "control"}
 	f.checkName("run", k.Run)
-	f.atLeast("policy_version", k.PolicyVersion, 0)
-	f.notNewer(k.MinVersion, k.PolicyVersion)
-	f.atLeast("eta", int64(k.Eta), 0)
+	f.checkAtLeast("policy_version", k.PolicyVersion, 0)
+	f.checkNotNewer(k.MinVersion, k.PolicyVersion)
+	f.checkAtLeast("eta", int64(k.Eta), 0)
 	if k.Depth < 0 || k.Depth > max(k.Eta, 0) {
 		f.addFault("depth", "%d: must be in [0, eta = %d]", k.Depth, k.Eta)
 	}
@@ -416,7 +347,7 @@ func (k *Control) Validate() error {
 		if l.Key == LimitMaxTokens {
 			least = 1
 		}
-		part.atLeast("value", l.Value, least)
+		part.checkAtLeast("value", l.Value, least)
 		if !new(Limits).Set(l.Key, l.Value) {
 			part.addFault("key", "%.40q: must be max_turns, max_tokens, timeout, max_total_tokens or max_segments", l.Key)
 		}
@@ -438,8 +369,8 @@ func (e *Event) Validate() error {
 	f.checkName("run", e.Run)
 	f.checkName("type", string(e.Type))
 	f.checkName("role", e.Role)
-	f.atLeast("step", e.Step, 0)
-	f.atLeast("policy_version", e.PolicyVersion, 0)
+	f.checkAtLeast("step", e.Step, 0)
+	f.checkAtLeast("policy_version", e.PolicyVersion, 0)
 	return f.joinFaults()
 }
 
@@ -454,9 +385,9 @@ func (r *GenerateRequest) Validate() error {
 	if i := slices.IndexFunc(r.Tokens, func(v int32) bool { return v < 0 }); i >= 0 {
 		f.addFault("tokens", "[%d] = %d: must not be negative", i, r.Tokens[i])
 	}
-	f.atLeast("max_tokens", int64(r.MaxTokens), 1)
+	f.checkAtLeast("max_tokens", int64(r.MaxTokens), 1)
 	f.checkTemperature(r.Temperature)
-	f.atLeast("min_version", r.MinVersion, 0)
+	f.checkAtLeast("min_version", r.MinVersion, 0)
 	return f.joinFaults()
 }
 
@@ -465,7 +396,7 @@ func (g *GenerateChunk) Validate() error {
 	f := &faults{path: "generate_chunk"}
 	f.checkName("episode", g.Episode)
 	f.checkName("engine", g.Engine)
-	f.atLeast("index", int64(g.Index), 0)
+	f.checkAtLeast("index", int64(g.Index), 0)
 	n := len(g.Tokens)
 	if len(g.Logprobs) != n {
 		f.addFault("logprobs", "%d entries for %d tokens", len(g.Logprobs), n)

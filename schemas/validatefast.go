@@ -25,10 +25,10 @@ func (s *Segment) checkConsistent() bool {
 			return false
 		}
 		logprobs, versions := s.Logprobs[at:end], s.Versions[at:end]
-		if m == 1 && !(sampled(logprobs) && known(versions)) {
+		if m == 1 && !(areAllSampled(logprobs) && areAllKnown(versions)) {
 			return false
 		}
-		if m == 0 && !(zero(logprobs) && versions[0] == NoVersion && runEnd(versions, 0) == len(versions)) {
+		if m == 0 && !(areAllZero(logprobs) && versions[0] == NoVersion && findRunEnd(versions, 0) == len(versions)) {
 			return false
 		}
 		at = end
@@ -39,19 +39,19 @@ func (s *Segment) checkConsistent() bool {
 // signs is the sign bits of two values of four bytes.
 const signs = 1<<63 | 1<<31
 
-// sampled is whether each value is finite and at most logprobSlack.
-func sampled(logprobs []float32) bool {
+// areAllSampled is whether each value is finite and at most logprobSlack.
+func areAllSampled(logprobs []float32) bool {
 	const lot = 64
 	for ; len(logprobs) >= lot; logprobs = logprobs[lot:] {
-		if !below(logprobs[:lot]) && !each(logprobs[:lot]) {
+		if !areBelowZero(logprobs[:lot]) && !areSampledSingly(logprobs[:lot]) {
 			return false
 		}
 	}
-	return each(logprobs)
+	return areSampledSingly(logprobs)
 }
 
-// each is sampled, value by value.
-func each(logprobs []float32) bool {
+// areSampledSingly is sampled, value by value.
+func areSampledSingly(logprobs []float32) bool {
 	for _, lp := range logprobs {
 		// Written so that NaN fails too.
 		if !(lp <= logprobSlack && lp >= -math.MaxFloat32) {
@@ -61,12 +61,12 @@ func each(logprobs []float32) bool {
 	return true
 }
 
-// below is whether each value of b, whose length is a multiple of eight bytes, is negative and finite: its sign bit is set, and is
+// areBelowZero is whether each value of b, whose length is a multiple of eight bytes, is negative and finite: its sign bit is set, and is
 // still set after 1 is added to the exponent, which overflows into the sign where all bits of the exponent are set.
-func below(logprobs []float32) bool {
+func areBelowZero(logprobs []float32) bool {
 	const one = 1<<55 | 1<<23
 	all := uint64(signs)
-	for b := memory(logprobs); len(b) >= 32; b = b[32:] {
+	for b := viewAsBytes(logprobs); len(b) >= 32; b = b[32:] {
 		v, w := binary.NativeEndian.Uint64(b), binary.NativeEndian.Uint64(b[8:])
 		x, y := binary.NativeEndian.Uint64(b[16:]), binary.NativeEndian.Uint64(b[24:])
 		all &= v & (v + one) & w & (w + one) & x & (x + one) & y & (y + one)
@@ -74,15 +74,15 @@ func below(logprobs []float32) bool {
 	return all == signs
 }
 
-// zero is whether each value is 0, of either sign.
-func zero(logprobs []float32) bool { return either(memory(logprobs))&^signs == 0 }
+// areAllZero is whether each value is 0, of either sign.
+func areAllZero(logprobs []float32) bool { return combineBits(viewAsBytes(logprobs))&^signs == 0 }
 
-// negative is whether a value has its sign bit set.
-func negative(v []int32) bool { return either(memory(v))&signs != 0 }
+// hasNegative is whether a value has its sign bit set.
+func hasNegative(v []int32) bool { return combineBits(viewAsBytes(v))&signs != 0 }
 
-// known is whether each value is a policy version.
-func known(versions []int32) bool {
-	for at := 0; at < len(versions); at = runEnd(versions, at) {
+// areAllKnown is whether each value is a policy version.
+func areAllKnown(versions []int32) bool {
+	for at := 0; at < len(versions); at = findRunEnd(versions, at) {
 		if versions[at] < 0 {
 			return false
 		}
@@ -90,9 +90,9 @@ func known(versions []int32) bool {
 	return true
 }
 
-// either is the bits that are set in any of the four-byte values of b, the bits at even places in the first half and the others in the
+// combineBits is the bits that are set in any of the four-byte values of b, the bits at even places in the first half and the others in the
 // second.
-func either(b []byte) uint64 {
+func combineBits(b []byte) uint64 {
 	bits := uint64(0)
 	for ; len(b) >= 32; b = b[32:] {
 		bits |= binary.NativeEndian.Uint64(b) | binary.NativeEndian.Uint64(b[8:]) |

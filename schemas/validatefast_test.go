@@ -72,10 +72,10 @@ func TestNegativeFindsOneAnywhere(t *testing.T) {
 	t.Parallel()
 	for n := range 40 {
 		v := make([]int32, n)
-		require.False(t, negative(v))
+		require.False(t, hasNegative(v))
 		for i := range v {
 			v[i] = -1
-			require.True(t, negative(v), "%d of %d", i, n)
+			require.True(t, hasNegative(v), "%d of %d", i, n)
 			v[i] = math.MaxInt32
 		}
 	}

@@ -11,10 +11,10 @@ func (r *ToolRequest) Validate() error {
 	f.checkName("run", r.Run)
 	f.checkName("session", r.Session)
 	f.checkName("opening", r.Opening)
-	f.atLeast("sequence", int64(r.Sequence), 0)
-	f.atLeast("answered", int64(r.Answered), 0)
-	f.atLeast("index", int64(r.Index), 0)
-	f.atLeast("limit", int64(r.Limit), 0)
+	f.checkAtLeast("sequence", int64(r.Sequence), 0)
+	f.checkAtLeast("answered", int64(r.Answered), 0)
+	f.checkAtLeast("index", int64(r.Index), 0)
+	f.checkAtLeast("limit", int64(r.Limit), 0)
 	f.checkJSON("world", r.World)
 	switch r.Op {
 	case ToolOpOpen:
@@ -35,8 +35,8 @@ func (r *ToolRequest) Validate() error {
 		f.addFault("op", "%.40q: no such request", string(r.Op))
 	}
 	if r.Command != nil {
-		f.atLeast("command.timeout", int64(r.Command.Timeout), 0)
-		f.atLeast("command.output", int64(r.Command.Output), 0)
+		f.checkAtLeast("command.timeout", int64(r.Command.Timeout), 0)
+		f.checkAtLeast("command.output", int64(r.Command.Output), 0)
 	}
 	return f.joinFaults()
 }
@@ -46,8 +46,8 @@ func (r *ToolReply) Validate() error {
 	f := &faults{path: "tool_reply"}
 	f.checkName("session", r.Session)
 	f.checkName("worker", r.Worker)
-	f.atLeast("sequence", int64(r.Sequence), 0)
-	f.atLeast("retry_after", int64(r.RetryAfter), 0)
+	f.checkAtLeast("sequence", int64(r.Sequence), 0)
+	f.checkAtLeast("retry_after", int64(r.RetryAfter), 0)
 	known := slices.Contains([]ToolOutcome{ToolOK, ToolFailed, ToolPanicked, ToolUnavailable, ToolBusy, ToolGone, ToolRefused}, r.Outcome)
 	switch {
 	case r.Done && !known:
@@ -59,8 +59,8 @@ func (r *ToolReply) Validate() error {
 	}
 	if o := r.Observation; o != nil {
 		f.checkFinite("observation.reward", o.Reward)
-		f.atLeast("observation.outputs", int64(o.Outputs), 0)
-		f.atLeast("observation.errors", int64(o.Errors), 0)
+		f.checkAtLeast("observation.outputs", int64(o.Outputs), 0)
+		f.checkAtLeast("observation.errors", int64(o.Errors), 0)
 		for _, name := range slices.Sorted(maps.Keys(o.Metrics)) {
 			f.checkFinite("observation.metrics."+name, o.Metrics[name])
 		}

@@ -50,7 +50,7 @@ func float64Value(c *coder, v *float64) {
 	*v = c.readFloat()
 }
 
-func text[T ~string](c *coder, name string, v *T, optional bool) {
+func codeTextValue[T ~string](c *coder, name string, v *T, optional bool) {
 	switch c.stepField(name, optional, *v == "") {
 	case now:
 		textValue(c, v)
@@ -59,7 +59,7 @@ func text[T ~string](c *coder, name string, v *T, optional bool) {
 	}
 }
 
-func integer[T ~int | ~int64](c *coder, name string, v *T, optional bool) {
+func codeIntegerValue[T ~int | ~int64](c *coder, name string, v *T, optional bool) {
 	switch c.stepField(name, optional, *v == 0) {
 	case now:
 		integerValue(c, v)
@@ -80,7 +80,7 @@ func (c *coder) codeBool(name string, v *bool, optional bool) {
 	}
 }
 
-func (c *coder) float64(name string, v *float64, optional bool) {
+func (c *coder) codeFloat64(name string, v *float64, optional bool) {
 	// Negative zero is a value of its own on the wire, and equals 0 in Go.
 	switch c.stepField(name, optional, math.Float64bits(*v) == 0) {
 	case now:
@@ -90,7 +90,7 @@ func (c *coder) float64(name string, v *float64, optional bool) {
 	}
 }
 
-func (c *coder) float32(name string, v *float32) {
+func (c *coder) codeFloat32(name string, v *float32) {
 	switch {
 	case c.stepField(name, false, false) != now:
 	case c.mode == writing:
@@ -100,7 +100,7 @@ func (c *coder) float32(name string, v *float32) {
 	}
 }
 
-func (c *coder) uint64(name string, v *uint64) {
+func (c *coder) codeUint64(name string, v *uint64) {
 	switch {
 	case c.stepField(name, false, false) != now:
 	case c.mode == writing:
@@ -120,8 +120,8 @@ func (c *coder) codeTime(name string, v *time.Time) {
 	}
 }
 
-// list is an array, element by element. Elements are read in place, so that their memory is used again.
-func list[T any](c *coder, name string, v *[]T, optional bool, element func(i int, e *T)) {
+// codeArray is an array, element by element. Elements are read in place, so that their memory is used again.
+func codeArray[T any](c *coder, name string, v *[]T, optional bool, element func(i int, e *T)) {
 	switch turn := c.stepField(name, optional, len(*v) == 0); {
 	case turn == lacking:
 		*v = (*v)[:0]
@@ -147,11 +147,11 @@ func list[T any](c *coder, name string, v *[]T, optional bool, element func(i in
 }
 
 func (c *coder) codeTexts(name string, v *[]string, optional bool) {
-	list(c, name, v, optional, func(_ int, s *string) { textValue(c, s) })
+	codeArray(c, name, v, optional, func(_ int, s *string) { textValue(c, s) })
 }
 
 func (c *coder) codeInts(name string, v *[]int) {
-	list(c, name, v, false, func(_ int, n *int) { integerValue(c, n) })
+	codeArray(c, name, v, false, func(_ int, n *int) { integerValue(c, n) })
 }
 
 // structures is an array of structs.
@@ -159,11 +159,11 @@ func structures[T any, P interface {
 	*T
 	object
 }](c *coder, name string, v *[]T, optional bool) {
-	list(c, name, v, optional, func(i int, e *T) { c.codeNested(name, i, P(e)) })
+	codeArray(c, name, v, optional, func(i int, e *T) { c.codeNested(name, i, P(e)) })
 }
 
-// mapped is a map by name. It is written in the order of its keys, so that equal messages have equal bytes.
-func mapped[V string | float64](c *coder, name string, m *map[string]V, optional bool) {
+// codeTextMap is a map by name. It is written in the order of its keys, so that equal messages have equal bytes.
+func codeTextMap[V string | float64](c *coder, name string, m *map[string]V, optional bool) {
 	switch turn := c.stepField(name, optional, len(*m) == 0); {
 	case turn == lacking:
 		clear(*m)
@@ -207,8 +207,8 @@ func mappedValue[V string | float64](c *coder, v *V) {
 	}
 }
 
-// octets is bytes as they are.
-func octets[T ~[]byte](c *coder, name string, v *T, optional bool) {
+// codeOctets is bytes as they are.
+func codeOctets[T ~[]byte](c *coder, name string, v *T, optional bool) {
 	switch turn := c.stepField(name, optional, len(*v) == 0); {
 	case turn == lacking:
 		*v = (*v)[:0]
@@ -225,8 +225,8 @@ func octets[T ~[]byte](c *coder, name string, v *T, optional bool) {
 	}
 }
 
-// words is an array of four-byte values.
-func words[S ~[]T, T word](c *coder, name string, v *S) {
+// codeWordArray is an array of four-byte values.
+func codeWordArray[S ~[]T, T word](c *coder, name string, v *S) {
 	switch {
 	case c.stepField(name, false, false) != now:
 	case c.mode == writing:
@@ -240,7 +240,7 @@ func words[S ~[]T, T word](c *coder, name string, v *S) {
 		switch {
 		case c.err != nil:
 		case c.adopt && c.little:
-			*v = wordsIn[T](c.alignArray(raw))
+			*v = viewAsWords[T](c.alignArray(raw))
 		default:
 			*v = readWords([]T(*v), raw, c.little)
 		}
