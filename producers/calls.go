@@ -11,7 +11,7 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// Call is [Context.Calls] of one call.
+// Call makes a single call as [Context.Calls] does.
 func (c *Context) Call(ctx context.Context, name, arguments string) (Observation, error) {
 	observations, err := c.Calls(ctx, []ToolCall{{name, arguments}})
 	if err != nil {
@@ -23,9 +23,9 @@ func (c *Context) Call(ctx context.Context, name, arguments string) (Observation
 // Calls calls tools for the context's last turn, at the same time, and records them there in the order of the calls, which is that of
 // the observations. Process rewards are added up.
 //
-// A failure of a tool, and a panic, comes back as an observation that says so. When the turn limit leaves room for some of the
-// calls, the others are not made and are told so; when it leaves room for none, the episode ends. A tool that returns an answer has
-// finished the episode with it when Calls returns, and Done is set. What a tool says has been sanitized: see [Cut].
+// A failure of a tool, and a panic, comes back as an observation that says so. When the turn limit leaves room for some of the calls, the
+// others are not made and are told so; when it leaves room for none, the episode ends. A tool that returns an answer has finished the
+// episode with it when Calls returns, and Done is set. A tool's text is sanitized: see [Cut].
 func (c *Context) Calls(ctx context.Context, calls []ToolCall) ([]Observation, error) {
 	if c.turn == nil {
 		return nil, errors.New("call a tool: the policy has not sampled anything yet")
@@ -96,7 +96,7 @@ type result struct {
 	own  bool // the tool is the agent's
 }
 
-// makeCall makes one call of a tool.
+// makeCall makes a call of a tool.
 func (c *Context) makeCall(ctx context.Context, call ToolCall, index int) result {
 	e := c.e
 	tool, own := c.findTool(call.Name)
@@ -178,8 +178,8 @@ func (e *Episode) callTool(ctx context.Context, tool Tool, call ToolCall, index 
 
 type abandonKey struct{}
 
-// Abandoned counts a call of a tool as left behind: its time is over and it still runs. The returned function says that it has ended.
-// ctx is what the tool was called with.
+// Abandoned counts a call of a tool as left behind: its time is over and it still runs. The returned function says that it has ended. ctx
+// is the context of the call.
 func Abandoned(ctx context.Context) (ended func()) {
 	if count, ok := ctx.Value(abandonKey{}).(func(float64)); ok {
 		count(1)

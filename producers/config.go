@@ -13,18 +13,17 @@ type Config struct {
 	// Concurrency is how many episodes run at once, > 0. They wait for tools and for the policy most of the
 	// time, so it is far above the number of cores.
 	Concurrency int `koanf:"concurrency"`
-	// Evaluations is how many evaluation tickets run at once, beside the episodes of Concurrency, where eval.at is producers: their
-	// tokens are sampled and their tools called beside those of training tickets, and this bounds what they take. 0 takes none.
+	// Evaluations is how many evaluation tickets run at once, beside the episodes of Concurrency, where eval.at is producers: their tokens
+	// are sampled and their tools called beside training tickets, and this bounds their share. 0 takes none.
 	Evaluations int `koanf:"evaluations"`
 	// MaxDeliver is how often a ticket is tried before its sample is closed, > 0. It must not be above the
 	// ticket stream's own bound. Times that it came back unworked are not counted.
 	MaxDeliver int `koanf:"max_deliver"`
-	// RetryDelay is how long a ticket rests after its first failure; it doubles with every further one, up to
-	// MaxRetryDelay.
+	// RetryDelay is how long a ticket rests after its first failure; it doubles with every further attempt, up to MaxRetryDelay.
 	RetryDelay    time.Duration `koanf:"retry_delay"`
 	MaxRetryDelay time.Duration `koanf:"max_retry_delay"`
-	// Grace is how long running episodes may go on once the producer is told to stop. Those that do not end
-	// by then are cut off and their tickets returned.
+	// Grace is how long running episodes may go on once the producer is told to stop. Episodes that do not end by then are cut off and
+	// their tickets returned.
 	Grace time.Duration `koanf:"grace"`
 	// Settle is how long, after the grace, the giving back of tickets may take, > 0.
 	Settle time.Duration `koanf:"settle"`

@@ -13,7 +13,7 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// Context is what the policy sees and continues: a row of segments, of which the last goes on. One goroutine uses it.
+// Context is the text that the policy sees and continues: a row of segments, of which the last goes on. It is used by a single goroutine.
 type Context struct {
 	e      *Episode
 	part   Part
@@ -141,7 +141,7 @@ func (c *Context) Observe(tokens []int32) error {
 		return &StoppedError{schemas.StopTokens}
 	}
 	c.addGivenTokens(tokens)
-	if c.turn == nil || len(c.turn.said) == 0 { // what calls brought was told as it came
+	if c.turn == nil || len(c.turn.said) == 0 { // the observations of calls were shown as they came
 		c.notifyMove(Move{Kind: MoveObservation}, tokens)
 	}
 	return nil
@@ -160,14 +160,13 @@ func (c *Context) addGivenTokens(tokens []int32) {
 	}
 }
 
-// GenerateOptions bound one turn of the policy.
+// GenerateOptions bound a turn of the policy.
 type GenerateOptions struct {
 	// Stop are the tokens that end it; the sampled stop token is part of the result.
 	Stop []int32
-	// StopTexts are texts that end it, wherever in the turn they come to stand; each ends in a printable ASCII character or a line
-	// break. A text that is one token of the vocabulary is that token. For others the policy pauses at every token with the text's
-	// last character, and goes on in the same turn until the text is there; tokens after it, within the last token's
-	// text, stay.
+	// StopTexts are texts that end it, wherever in the turn they come to stand; each ends in a printable ASCII character or a line break. A
+	// text that is a single token of the vocabulary is that token. For others the policy pauses at every token with the text's last
+	// character, and goes on in the same turn until the text is there; tokens after it, within the last token's text, stay.
 	StopTexts []string
 	// MaxTokens bounds it further than the ticket does; 0 does not.
 	MaxTokens int
@@ -175,11 +174,11 @@ type GenerateOptions struct {
 	Last bool
 }
 
-// Generate lets the policy continue the context and records the sampled tokens as one turn. The result is the sampled tokens and why they
+// Generate lets the policy continue the context and records the sampled tokens as a turn. The result is the sampled tokens and why they
 // ended. When the segment is full, or as long as the engine takes, it returns [StoppedError] at once. An error leaves the context as it
 // was: nothing of a turn that the agent was not given is in it, but for the turn in which the episode's time limit passed, its last, and
-// the first turn of an episode that ends without a whole one. The next call with the same options goes on with what was sampled of the turn
-// before the error.
+// the first turn of an episode that ends without a whole turn. The next call with the same options goes on with the tokens of the turn that
+// were sampled before the error.
 func (c *Context) Generate(ctx context.Context, options GenerateOptions) ([]int32, schemas.GenerateStop, error) {
 	stop, err := c.e.stops.stopsFor(options)
 	if err != nil {
@@ -242,7 +241,7 @@ func (c *Context) wholeDraft(stop stops, options GenerateOptions) schemas.Genera
 	return ""
 }
 
-// holdsStopText reports whether one of the stop texts stands in the sampled tokens.
+// holdsStopText reports whether a stop text stands in the sampled tokens.
 func (c *Context) holdsStopText(sampled []int32, texts []string) bool {
 	text := c.e.env.Tokenizer.Decode(sampled)
 	return slices.ContainsFunc(texts, func(t string) bool { return strings.Contains(text, t) })
@@ -285,7 +284,7 @@ func (c *Context) samplePiece(ctx context.Context, stop []int32, most int, last 
 		e.mu.Unlock()
 		return "", &StoppedError{schemas.StopTokens}
 	}
-	e.total += room // so that contexts that generate at the same time share what is left
+	e.total += room // so that contexts that generate at the same time share the remaining tokens
 	request := c.pieceRequest(room, stop, last)
 	g, err := e.fork.takeReplayedTurn(request, c.agent, more), error(nil)
 	e.mu.Unlock()
@@ -300,7 +299,7 @@ func (c *Context) samplePiece(ctx context.Context, stop []int32, most int, last 
 	defer e.mu.Unlock()
 	e.total -= room
 	if err != nil {
-		if ctx.Err() != nil && checkGeneration(g, room) == nil { // what came until the call was cut off
+		if ctx.Err() != nil && checkGeneration(g, room) == nil { // the tokens until the call was cut off
 			d.addPiece(g)
 			e.total += len(g.Tokens)
 		}
@@ -338,7 +337,8 @@ func (c *Context) pieceRequest(room int, stop []int32, last bool) *schemas.Gener
 	return request
 }
 
-// segmentSeed keeps the random numbers of one segment apart from those at the same positions of another, in this context and others.
+// segmentSeed keeps the random numbers of a segment apart from the numbers at the same positions of other segments, in this context and
+// others.
 func (c *Context) segmentSeed() uint64 {
 	seed := c.e.ticket.Seed
 	if c.number > 0 {

@@ -10,19 +10,16 @@
 //		},
 //	})
 //
-// The parts meet in small interfaces. An [Agent] drives an [Episode]: the agent asks the policy for tokens, calls a
-// [Tool], puts the tool's observation into the context, and finishes. The Episode alone records tokens, action
-// masks, log-probabilities, policy versions and turns, so every agent's trajectories are exact by
-// construction: sampled tokens are kept as the engine gave them and never made again from text. A [Reward]
-// scores the finished rollout. [Rollout] runs one episode with no stream around it; [Evaluate] and a chat
-// use it too.
+// The parts meet in small interfaces. An [Agent] drives an [Episode]: the agent asks the policy for tokens, calls a [Tool], puts the tool's
+// observation into the context, and finishes. The Episode alone records tokens, action masks, log-probabilities, policy versions and turns,
+// so every agent's trajectories are exact by construction: sampled tokens are kept as the engine gave them and never made again from text.
+// A [Reward] scores the finished rollout. [Rollout] runs an episode with no stream around it; [Evaluate] and a chat use it too.
 //
-// Failures are of three kinds. The agent's own faults (a bad action, a limit) end the episode with
-// a stop reason and are learned from. A rollout that cannot be used any more (too stale, its group
-// cancelled) is cut off and its sample closed. Any other failure is the machinery's: the ticket goes back
-// for another try, a bounded number of times. The order of the last two acts loses nothing: the trajectory is
-// published, and the ticket ends when the publish is acknowledged. A crash between the two publishes the trajectory
-// twice under one id, which the trainer counts once.
+// Failures are of three kinds. The agent's own faults (a bad action, a limit) end the episode with a stop reason and are learned from. A
+// rollout that cannot be used any more (too stale, its group cancelled) is cut off and its sample closed. Any other failure is the
+// machinery's: the ticket goes back for another try, a bounded number of times. The order of the last two acts loses nothing: the
+// trajectory is published, and the ticket ends when the publish is acknowledged. A crash between the two publishes the trajectory twice
+// under the same id, which the trainer counts once.
 //
-// Agents, tools, rewards and tasks live in packages below this one.
+// Agents, tools, rewards and tasks live in packages below this package.
 package producers

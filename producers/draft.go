@@ -10,7 +10,7 @@ import (
 	"github.com/weir-rl/weir/streams/generate"
 )
 
-// draft is a turn that the policy has begun and not ended. A turn that is to end at a text comes in pieces, one for each token at which
+// draft is a turn that the policy has begun and not ended. A turn that is to end at a text comes in pieces, a piece for each token at which
 // the text may end. None of them is in a segment before the turn is whole: a turn that is cut off between two pieces, as by a client that
 // leaves, was given to nobody, and must be neither in the context nor in the training data.
 type draft struct {

@@ -14,8 +14,8 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// Episode is one rollout while it runs, and the only place that records it. Most agents have one context, of which
-// the methods of the Episode speak; [Episode.Open] opens further ones. Contexts may be used at the same time, each by one goroutine.
+// Episode is a rollout while it runs, and the only place that records it. Most agents have a single context, to which the methods of the
+// Episode belong; [Episode.Open] opens further ones. Contexts may be used at the same time, each by a single goroutine.
 //
 // Invariant: every token of a turn of the policy is in a segment once, with mask 1, its log-probability and its
 // version; every other token has mask 0, log-probability 0 and NoVersion.
@@ -31,13 +31,13 @@ type Episode struct {
 	// stops are the stop tokens of stop texts.
 	stops *stopTokens
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	contexts []*Context
 	segments []schemas.Segment
 	turns    []*turn
-	total    int                // tokens of all segments, with those that calls of the policy may still add
+	total    int                // tokens of all segments, with the tokens that calls of the policy may still add
 	calls    int                // of tools
-	reported map[string]float64 // what tools reported, added up
+	reported map[string]float64 // the tools' measures, added up
 	// unserved: the policy was asked and gave nothing.
 	unserved bool
 	finished bool
@@ -52,7 +52,7 @@ type Episode struct {
 type turn struct {
 	schemas.Turn
 	context *Context
-	said    []Observation // one entry for each of its calls
+	said    []Observation // an entry for each of its calls
 	called  []time.Time   // when each of them was made
 	// began is when its first token was asked for, sampledAt when its last was there.
 	began, sampledAt time.Time
@@ -77,8 +77,8 @@ func (e *Episode) Prompt() schemas.Prompt {
 	return p
 }
 
-// World is what the task gives the tools for this prompt, as JSON; nil is nothing. It is for agents that bring tools of their own, and
-// must not be shown to the policy. It never holds the answers.
+// World is the data that the task gives the tools for this prompt, as JSON; nil is nothing. It is for agents that bring tools of their own,
+// and must not be shown to the policy. It never holds the answers.
 func (e *Episode) World() json.RawMessage { return e.ticket.Prompt.World }
 
 // Task is the name of the ticket's task.
@@ -134,9 +134,9 @@ func (e *Episode) RoomAnew() int {
 	return e.first.RoomAnew()
 }
 
-// Begin starts a segment with these tokens as its context. The first call opens the episode; a later one
-// is for agents that rewrite their context, when the old context is no longer a prefix of the new. At least one
-// token; more than the limits allow, of tokens or of segments, ends the episode.
+// Begin starts a segment with these tokens as its context. The first call opens the episode; a later segment is for agents that rewrite
+// their context, when the old context is no longer a prefix of the new. At least one token; more than the limits allow, of tokens or of
+// segments, ends the episode.
 func (e *Episode) Begin(tokens []int32) error {
 	if e.first == nil {
 		_, err := e.Open("", tokens)

@@ -48,8 +48,8 @@ func Unserved(err error) bool {
 	return errors.Is(err, errUnserved) || errors.Is(err, generate.ErrUnserved)
 }
 
-// errUnknownTask marks a ticket of a task that this producer has no environment for. Another producer may have one, so the
-// ticket goes back, until it was delivered Config.MaxDeliver times.
+// errUnknownTask marks a ticket of a task that this producer has no environment for. Another producer may have a sandbox, so the ticket
+// goes back, until it was delivered Config.MaxDeliver times.
 var errUnknownTask = errors.New("no environment for task")
 
 // errNothingSampled marks a rollout without a single token of the policy's: there is nothing to train on.

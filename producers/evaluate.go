@@ -22,24 +22,24 @@ type EvalConfig struct {
 	Name string
 	// Task is the name of the task that the prompts are of, for tools and rewards; "" will do.
 	Task string
-	// Version is the policy version that the tickets are pinned to, for a [Roll] elsewhere; a policy here is of one version anyhow.
+	// Version is the policy version that the tickets are pinned to, for a [Roll] elsewhere; a policy here has a single version anyhow.
 	Version int64
 	// Temperature divides the logits; 0 is greedy.
 	Temperature float32
-	// Samples is how often each prompt is asked, >= 1; more than one makes sense above temperature 0.
+	// Samples is how often each prompt is asked, >= 1; more than 1 makes sense above temperature 0.
 	Samples int
 	// Limits of each rollout. MaxTurns 0 takes the tools away altogether.
 	Limits schemas.Limits
 	// Concurrency is how many episodes run at once, >= 1.
 	Concurrency int
-	// Seed fixes what is drawn.
+	// Seed fixes the random numbers.
 	Seed uint64
 	// Attempts is how often a rollout that the machinery failed is tried, such as for a tool or an engine that is away; 0 is once.
-	// RetryDelay is how long it rests after the first failure; the rest doubles with every further one.
+	// RetryDelay is how long it rests after the first failure; the rest doubles with every further attempt.
 	Attempts   int
 	RetryDelay time.Duration
-	// Reward says which answers are one in a majority, where it is a [Voter]; it scores nothing here. Nil, and any other reward, compares
-	// their words.
+	// Reward says which answers count as the same in a majority, where it is a [Voter]; it scores nothing here. Nil, and any other reward,
+	// compares their words.
 	Reward Reward
 	// Seen is given each rollout when all have ended, in the order of the prompts; nil for nobody.
 	Seen func(*schemas.Trajectory)
@@ -123,7 +123,7 @@ func (s EvalScore) average() EvalScore {
 	return s
 }
 
-// Roll runs one episode to its end and scores it; its error is the machinery's. [Rollout] in an environment is a Roll.
+// Roll runs an episode to its end and scores it; its error is the machinery's. [Rollout] in an environment is a Roll.
 type Roll func(ctx context.Context, ticket *schemas.Ticket) (*schemas.Trajectory, *Transcript, error)
 
 // Evaluate runs every prompt Samples times and reports means. A rollout that the machinery fails is tried again, Attempts times, and
@@ -189,7 +189,7 @@ type evaluated struct {
 	err        error
 }
 
-// evaluateSample runs one rollout, and again where the machinery failed.
+// evaluateSample runs a rollout, and again where the machinery failed.
 func (c EvalConfig) evaluateSample(ctx context.Context, roll Roll, prompt schemas.Prompt, i int) evaluated {
 	e := evaluated{prompt: prompt, sample: i % c.Samples}
 	for delay := c.RetryDelay; ; delay *= 2 {

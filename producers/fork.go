@@ -12,8 +12,8 @@ import (
 // it: an agent asks as ever, and its tools are called anew, so that sessions, files and kernels are as they were.
 //
 // A turn is given only where the policy would be shown, token for token, the same context as then: so a token that is given was sampled
-// from the very distribution that its log-probability is of. Where something else is shown, because a tool answered otherwise or
-// the agent is another one, the episode has diverged: from there on the policy samples.
+// from the very distribution that its log-probability is of. Where something else is shown, because a tool answered otherwise or the agent
+// is another agent, the episode has diverged: from there on the policy samples.
 type fork struct {
 	from *schemas.Fork
 	// next is how many turns were given, diverged why no further turn is given; "" as long as a turn may be.

@@ -10,7 +10,7 @@ import (
 )
 
 // isFull reports whether the engine takes no longer context: its own bound of a sequence is below the ticket's, and the episode ends by its
-// tokens as at the ticket's. An error in its place would lose every episode that grows so long, and those alone.
+// tokens as at the ticket's. An error in its place would lose exactly the episodes that grow so long.
 func isFull(g *generate.Result) bool {
 	return g != nil && len(g.Tokens) == 0 && g.Stop == schemas.GenerateLength
 }

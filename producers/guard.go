@@ -36,7 +36,7 @@ func (b *brokenError) Error() string { return fmt.Sprintf("%s panicked: %v", b.p
 func (b *brokenError) Unwrap() error { return b.PanicError }
 
 // guardPart is Guard for a part that an episode cannot go on without, also where fn guarded its own goroutines. A panic that has its part's
-// name keeps it, and one that only made a tool unavailable, as while a session opens, stays that.
+// name keeps it, and a panic that only made a tool unavailable, as while a session opens, stays an unavailable tool.
 func guardPart(part string, fn func() error) error {
 	err := Guard(fn)
 	if panicked, ok := errors.AsType[*PanicError](err); ok && findPanic(err) == nil && !errors.Is(err, ErrUnavailable) {

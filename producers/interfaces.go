@@ -20,7 +20,7 @@ type Forgetter interface {
 	Forget(cache string) error
 }
 
-// Tokenizer turns text into token ids and back. ID finds one token by its exact text.
+// Tokenizer turns text into token ids and back. ID finds a token by its exact text.
 type Tokenizer interface {
 	Encode(text string) []int32
 	Decode(ids []int32) string
@@ -28,9 +28,9 @@ type Tokenizer interface {
 	Size() int
 }
 
-// Agent drives an episode to its end: [Episode.Begin], then Generate, Call and Observe as it likes, then
-// Finish. It returns the errors of these methods as they are, wrapped or not. An Agent keeps what belongs to
-// one episode in Run's own variables: one Agent runs many episodes at once.
+// Agent drives an episode to its end: [Episode.Begin], then Generate, Call and Observe as it likes, then Finish. It returns the errors of
+// these methods as they are, wrapped or not. An Agent keeps the state of an episode in Run's own variables: the same Agent runs many
+// episodes at once.
 type Agent interface {
 	Run(ctx context.Context, episode *Episode) error
 }
@@ -47,13 +47,13 @@ type Tool interface {
 type ToolSpec struct {
 	// Name is the name by which the agent calls the tool.
 	Name string
-	// Description says in a sentence what it does.
+	// Description describes the tool in a sentence.
 	Description string
-	// Parameters is the JSON schema of the arguments; nil when the arguments are one free text.
+	// Parameters is the JSON schema of the arguments; nil when the arguments are free text.
 	Parameters json.RawMessage
 }
 
-// Call is one use of a tool.
+// Call is a use of a tool.
 type Call struct {
 	// Arguments as the agent wrote them: free text, or JSON where the spec has a schema.
 	Arguments string
@@ -83,8 +83,8 @@ type Observation struct {
 	// Outputs and Errors count the parts of the call, such as the cells of a notebook, that printed something and that ended
 	// in an error of the agent's own. A traceback is an observation and no failure of the tool.
 	Outputs, Errors int
-	// Notes are the session's notepad as it stands after the call, for agents that show it again when they trim their context;
-	// "" is an empty one, or none.
+	// Notes are the session's notepad as it stands after the call, for agents that show it again when they trim their context; "" is an
+	// empty answer, or none.
 	Notes string
 	// Metrics are the tool's own numbers by name; nil is none. They are added up over the episode.
 	Metrics map[string]float64
@@ -101,8 +101,8 @@ type Score struct {
 	Total float64
 	// Components by name, before weighting.
 	Components map[string]float64
-	// Turns are rewards of single turns, in the order of [Transcript.Turns]: each is credited to the token that ends its turn,
-	// beside the rewards of the turn's tools. nil is none; else one entry for each turn.
+	// Turns are rewards of single turns, in the order of [Transcript.Turns]: each is credited to the token that ends its turn, beside the
+	// rewards of the turn's tools. nil is none; else an entry for each turn.
 	Turns []float64
 	// Agents are rewards of single agents by name, where several take part in an episode; an agent that is not named has
 	// Total. nil is none.
@@ -112,9 +112,8 @@ type Score struct {
 // ComponentExactMatch is the component, 0 or 1, that evaluation reports as the share of right answers.
 const ComponentExactMatch = "exact_match"
 
-// Opener is an Agent whose episodes of a prompt all begin alike. A trajectory that begins otherwise, or marks one of these
-// tokens as sampled, is refused before it is trained on. Only the first segment is held against it: an agent may write its
-// later contexts anew.
+// Opener is an Agent whose episodes of a prompt all begin alike. A trajectory that begins otherwise, or marks any of these tokens as
+// sampled, is refused before it is trained on. Only the first segment is held against it: an agent may write its later contexts anew.
 type Opener interface {
 	Agent
 	// Opening are the tokens that each episode of a prompt begins with.

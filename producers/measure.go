@@ -10,7 +10,7 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// EvalSample is one rollout of an evaluation, as weir eval --samples keeps it.
+// EvalSample is a rollout of an evaluation, as weir eval --samples keeps it.
 type EvalSample struct {
 	// ID is the prompt's, Sample counts its rollouts from 0.
 	ID     string `json:"id"`
@@ -20,8 +20,8 @@ type EvalSample struct {
 	Question string   `json:"question"`
 	Answers  []string `json:"answers"`
 	Answer   string   `json:"answer"`
-	// Vote is what the answer counts as in a majority: the first of the question's answers that the reward holds to be the same as it, as
-	// the reward reads it; "" casts no vote.
+	// Vote is the spelling that the answer counts as in a majority: the first of the question's answers that the reward holds to be the
+	// same as it, as the reward reads it; "" casts no vote.
 	Vote string `json:"vote,omitempty"`
 	// ExactMatch is 0 or 1; nil where the machinery failed. Components are all parts of the reward.
 	ExactMatch *float64           `json:"exact_match,omitempty"`
@@ -38,7 +38,7 @@ type EvalSample struct {
 	Error string `json:"error,omitempty"`
 }
 
-// EvalTurn is one move.
+// EvalTurn is a move of an evaluation's rollout.
 type EvalTurn struct {
 	Text        string `json:"text"`
 	Tool        string `json:"tool,omitempty"`
@@ -93,8 +93,8 @@ func PassAt(n, c, k int) float64 {
 const majorityDraws = 200
 
 // MajorityAt is the chance that the answer with the most votes of k samples is right, over draws of k of the samples without putting back;
-// of answers with as many votes as each other each is as likely. Equal texts are votes for one answer, "" is none; where nobody votes it is
-// wrong.
+// of answers with as many votes as each other each is as likely. Equal texts are votes for the same answer, "" is none; where nobody votes
+// it is wrong.
 func MajorityAt(votes []string, right []float64, k int, seed uint64) float64 {
 	rounds := majorityDraws
 	if k == len(votes) {
@@ -122,7 +122,7 @@ func majorityScore(votes []string, right []float64, drawn []int) float64 {
 		most = max(most, count[votes[i]])
 	}
 	first, score := 0.0, 0.0
-	for _, vote := range slices.Sorted(maps.Keys(count)) { // in one order: a report is the same to the last bit
+	for _, vote := range slices.Sorted(maps.Keys(count)) { // in a fixed order: a report is the same to the last bit
 		if n := count[vote]; n == most {
 			first++
 			score += correct[vote] / n

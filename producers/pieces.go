@@ -11,7 +11,8 @@ type Piece struct {
 	Text string
 	// Sampled: the policy wrote it; else it was given.
 	Sampled bool
-	// Control: it is one token that controls the model, such as a chat's mark. The spelling of one in other tokens is no such piece.
+	// Control: it is a token that controls the model, such as a chat's mark. The spelling of a control token in other tokens is no such
+	// piece.
 	Control bool
 	// Last: it ends a turn of the policy's.
 	Last bool
@@ -24,9 +25,9 @@ type controlling interface {
 	EncodeMarked(text string, mark rune) []int32
 }
 
-// Pieces are [Transcript.Text] in order, for rewards that read marks in it: who wrote a mark, and whether it is one. Of a further segment
-// the first piece is the control token nearest before what was sampled. nil where the tokenizer has no control tokens to tell, and after
-// the rollout was scored.
+// Pieces are [Transcript.Text] in order, for rewards that read marks in it: the writer of a mark, and whether it is a mark. Of a further
+// segment the first piece is the control token nearest before the sampled tokens. nil where the tokenizer has no control tokens to tell,
+// and after the rollout was scored.
 func (t *Transcript) Pieces() []Piece {
 	if t.pieces == nil {
 		return nil
@@ -72,7 +73,7 @@ func continuationStart(s *schemas.Segment, tok controlling) int {
 	return first
 }
 
-// appendPieces appends the pieces of tokens that one side wrote.
+// appendPieces appends the pieces of tokens that the same side wrote.
 func (e *Episode) appendPieces(out []Piece, tok controlling, ids []int32, sampled bool) []Piece {
 	for at := 0; at < len(ids); {
 		p := Piece{Sampled: sampled, Control: tok.Special(ids[at])}

@@ -20,8 +20,8 @@ type Environment struct {
 	// Tools that the agent may call, by distinct names; nil is none.
 	Tools  []Tool
 	Reward Reward
-	// MaxSegments ends an episode that would begin another segment where its ticket has no bound of its own: what the trainer refuses
-	// beyond. 0 ends none.
+	// MaxSegments ends an episode that would begin another segment where its ticket has no bound of its own: the trainer refuses
+	// trajectories beyond. 0 ends none.
 	MaxSegments int
 	// Watch is told each move of an episode as it comes, from several goroutines where several contexts or calls go on at the same time;
 	// nil for nobody. It must not call the episode.
@@ -54,8 +54,8 @@ func (env Environment) checkParts() error {
 	return errors.Join(faults...)
 }
 
-// Rollout runs one episode to its end and scores it. Its error is always the machinery's: what the agent
-// did wrong, and the limits it ran into, are in the trajectory's stop reason.
+// Rollout runs an episode to its end and scores it. Its error is always the machinery's: the agent's faults, and the limits that it ran
+// into, are in the trajectory's stop reason.
 func Rollout(ctx context.Context, ticket *schemas.Ticket, env Environment) (*schemas.Trajectory, *Transcript, error) {
 	if err := env.checkParts(); err != nil {
 		return nil, nil, err

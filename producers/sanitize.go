@@ -12,13 +12,13 @@ import (
 
 // Cut bounds a tool's observations and errors in tokens.
 type Cut struct {
-	// Tokens is how many tokens of an observation are kept; 0 is no bound. What says how many are missing comes on top.
+	// Tokens is how many tokens of an observation are kept; 0 is no bound. The note of how many are missing comes on top.
 	Tokens int `koanf:"max_tokens"`
 	// Keep is which end is kept: left, right, or both, with the middle cut out.
 	Keep string `koanf:"keep"`
 }
 
-// What [Cut] keeps.
+// The parts that [Cut] keeps.
 const (
 	KeepLeft  = "left"
 	KeepRight = "right"
@@ -110,8 +110,8 @@ func Plain(tok Tokenizer, text string) []int32 {
 }
 
 // Printable is a text without characters that a terminal obeys: escape sequences go, as do control characters but for line breaks and tabs.
-// A carriage return before a line break goes, another becomes one. What is not UTF-8 becomes U+FFFD. Unicode's noncharacters, which no text
-// has a use for and by which chats mark what is not to be read as a control token, go too.
+// A carriage return before a line break is removed, another becomes a line break. Bytes that are not UTF-8 become U+FFFD. Unicode's
+// noncharacters, which no text has a use for and by which chats mark text that is not to be read as a control token, are removed too.
 func Printable(text string) string {
 	if isClean(text) {
 		return text
@@ -150,8 +150,8 @@ func isControl(r rune) bool {
 		r >= 0xfdd0 && (r <= 0xfdef || r&0xfffe == 0xfffe)
 }
 
-// escapeLength returns the length of the escape sequence that a text begins with; 0 where there is none. Sequences are those of ECMA-48:
-// control sequences, strings up to their terminator or the end of the line, and the two-character ones.
+// escapeLength returns the length of the escape sequence that a text begins with; 0 where there is none. Sequences are as ECMA-48 defines
+// them: control sequences, strings up to their terminator or the end of the line, and the two-character ones.
 func escapeLength(text string) int {
 	kind, n := byte(0), 0
 	switch {

@@ -12,9 +12,9 @@ import (
 // SessionTool is a Tool that keeps something for each episode, such as a running interpreter.
 type SessionTool interface {
 	Tool
-	// Open is called once for every episode that may call the tool, before its agent runs. An error is the machinery's,
-	// whether or not it wraps [ErrUnavailable], and the ticket is tried again; but for one that wraps [ErrPrompt], which is the
-	// prompt's. A session that failed to open is not closed.
+	// Open is called once for every episode that may call the tool, before its agent runs. An error is the machinery's, whether or not it
+	// wraps [ErrUnavailable], and the ticket is tried again; but for an error that wraps [ErrPrompt], which is the prompt's fault. A
+	// session that failed to open is not closed.
 	Open(ctx context.Context, s Session) error
 	// Close drops everything that is kept under an episode's name, after the rollout was scored. It is called once for every
 	// session that was opened. It may not outlast ctx, which gives it [CloseLimit] and does not end with the episode.
@@ -24,8 +24,8 @@ type SessionTool interface {
 // CloseLimit is how long closing a session may take. A session that is not closed by then is left to its tool and counted.
 const CloseLimit = 10 * time.Second
 
-// WorldChecker is a tool that takes something of a prompt's world, and can say beforehand what is wrong with one, so that a row of data is
-// refused before the run begins.
+// WorldChecker is a tool that takes data of a prompt's world, and can check a world beforehand, so that a row of data is refused before the
+// run begins.
 type WorldChecker interface {
 	Tool
 	// CheckWorld is nil where a session can be opened in the world; nil is none. An error that wraps [ErrPrompt] says which field is at
@@ -75,7 +75,7 @@ type Session struct {
 	Run, Episode, Task, Source string
 	// Seed is the ticket's; in a fork, the parent's.
 	Seed uint64
-	// World is what the task gives the tools for this prompt, as JSON; nil is nothing. It never holds the answers.
+	// World is the data that the task gives the tools for this prompt, as JSON; nil is nothing. It never holds the answers.
 	World json.RawMessage
 }
 

@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// openSessions opens the episode's tools that keep something for it. Where one fails, the episode does not begin.
+// openSessions opens the episode's tools that keep something for it. Where a session fails, the episode does not begin.
 func (e *Episode) openSessions(ctx context.Context) error {
 	if e.ticket.Limits.MaxTurns == 0 {
 		return nil // its agent may call no tool
@@ -38,7 +38,7 @@ func (e *Episode) mainSession() Session {
 	return Session{Run: t.Run, Episode: t.ID, Task: t.Task, Source: t.Prompt.Source, Seed: e.drawingSeed(), World: t.Prompt.World}
 }
 
-// firstWorkspace returns the first workspace of the episode's sessions; nil if none has one.
+// firstWorkspace returns the first workspace of the episode's sessions; nil if no tool has a session.
 func (e *Episode) firstWorkspace() Workspace {
 	for _, tool := range e.sessions {
 		if tool, ok := tool.(Workspaced); ok {
@@ -55,7 +55,7 @@ func (e *Episode) firstWorkspace() Workspace {
 func (e *Episode) closeSessions(ctx context.Context) {
 	if policy, ok := e.env.Policy.(Forgetter); ok {
 		for _, name := range e.cacheNames() {
-			_ = policy.Forget(name) // a hint: what is not told to forget drops the longest idle in time
+			_ = policy.Forget(name) // a hint: without it an engine drops the cache that is idle for longest
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), CloseLimit)

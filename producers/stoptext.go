@@ -21,7 +21,7 @@ func newStopTokens(tok Tokenizer) *stopTokens { return &stopTokens{tok: tok, wit
 
 // stops is where a turn ends.
 type stops struct {
-	// tokens are all tokens that the policy stops at; at the tokens in hard the turn ends, at the others if one of the texts is there.
+	// tokens are all tokens that the policy stops at; at the tokens in hard the turn ends, at the others if any of the texts is there.
 	tokens, hard []int32
 	texts        []string
 }

@@ -12,8 +12,8 @@ import (
 type Transcript struct {
 	// Prompt is the question as text.
 	Prompt string
-	// Text is all that was said, what tools said among it, decoded as it is: the first segment, and of each further one what came
-	// after the tokens that it began with, which an agent wrote anew.
+	// Text is the whole text, the tools' words among it, decoded as it is: the first segment, and of each further segment the tokens after
+	// its beginning, which an agent wrote anew.
 	Text string
 	// Contexts are the segments as the policy saw them, in order.
 	Contexts []TranscriptContext
@@ -28,7 +28,8 @@ type Transcript struct {
 	Posted *Score
 	// Metrics are the numbers that the tools reported, added up over the episode; nil is none.
 	Metrics map[string]float64
-	// Workspace is the episode's sandbox, for rewards that look into it; nil where no tool has one, and after the rollout was scored.
+	// Workspace is the episode's sandbox, for rewards that look into it; nil where no tool has a workspace, and after the rollout was
+	// scored.
 	Workspace Workspace
 	// pieces are the rollout's pieces; nil is none.
 	pieces func() []Piece
@@ -44,14 +45,14 @@ type TranscriptContext struct {
 	Answer string
 }
 
-// TranscriptTurn is one move of the agent.
+// TranscriptTurn is a move of the agent.
 type TranscriptTurn struct {
 	// Context is its segment's place among [Transcript.Contexts].
 	Context int
 	// Text is the sampled text.
 	Text string
-	// Tool, Arguments, Observation and Error are those of the turn's call, "" when it made none; of several calls tools are joined
-	// by commas, the rest by line breaks.
+	// Tool, Arguments, Observation and Error are of the turn's call, "" when it made none; of several calls tools are joined by commas, the
+	// rest by line breaks.
 	Tool, Arguments, Observation, Error string
 	// Calls are the turn's, in order.
 	Calls []TranscriptCall
@@ -128,7 +129,7 @@ func (t *Transcript) Calls() int {
 	return n
 }
 
-// String shows the rollout one move a line.
+// String shows the rollout a move a line.
 func (t *Transcript) String() string {
 	var b strings.Builder
 	b.WriteString("prompt: " + t.Prompt + "\n")

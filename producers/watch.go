@@ -12,10 +12,10 @@ type MoveKind string
 // The kinds of moves.
 const (
 	MovePrompt      MoveKind = "prompt"      // the context that the episode begins with
-	MoveContext     MoveKind = "context"     // a further context, or one that the agent wrote anew
-	MovePolicy      MoveKind = "policy"      // what the policy sampled, to the end of its turn
+	MoveContext     MoveKind = "context"     // a further context, or a context that the agent wrote anew
+	MovePolicy      MoveKind = "policy"      // the policy's tokens, to the end of its turn
 	MoveTool        MoveKind = "tool"        // a call, as it is made
-	MoveObservation MoveKind = "observation" // what a call brought, or what the agent put into the context otherwise
+	MoveObservation MoveKind = "observation" // the observation of a call, or other text that the agent put into the context
 )
 
 // Move is something that happens in an episode, for people who watch it go on.

@@ -8,8 +8,8 @@ type Tagged interface {
 	TagTokens() []string
 }
 
-// ChatSpeaker is an agent that speaks a model's own chat template. What asks the run's policy without an agent, such as the OpenAI API,
-// writes its conversations by the same.
+// ChatSpeaker is an agent that speaks a model's own chat template. A caller that asks the run's policy without an agent, such as the OpenAI
+// API, writes its conversations in the same format.
 type ChatSpeaker interface {
 	// Chat is the template, never nil.
 	Chat() *chat.Chat

@@ -1,5 +1,5 @@
-// Package agents holds the agents that can be named in a configuration, each in a package below this one. An agent drives
-// an episode: see [producers.Agent].
+// Package agents holds the agents that can be named in a configuration, each in a package below this package. An agent drives an episode:
+// see [producers.Agent].
 package agents
 
 import (
@@ -17,9 +17,9 @@ import (
 type Type interface {
 	// Name is the type's in a configuration: lower-case letters, digits, - and _.
 	Name() string
-	// Config is a pointer to a new struct that holds the defaults of the type's own keys, or nil where it has none, as for
-	// a task: see tasks.Task. The name type is taken. A method Texts() []string lists what the agent may say to the policy,
-	// so that a vocabulary of words can hold it, and a method TagTokens() []string tokens of its own that the policy writes.
+	// Config is a pointer to a new struct that holds the defaults of the type's own keys, or nil where it has none, as for a task: see
+	// tasks.Task. The name type is taken. A method Texts() []string lists the texts that the agent may write to the policy, so that a
+	// vocabulary of words can hold it, and a method TagTokens() []string tokens of its own that the policy writes.
 	Config() any
 	// Open makes the agent.
 	Open(ctx context.Context, o Opening) (producers.Agent, error)
@@ -28,22 +28,22 @@ type Type interface {
 // Cast is a Type whose agents play several roles in an episode: keys such as trainer.advantage.episode_agents take their names.
 type Cast interface {
 	Type
-	// Roles are what [schemas.Role] makes of the names of the contexts that the agents open.
+	// Roles are the results of [schemas.Role] for the names of the contexts that the agents open.
 	Roles() []string
 }
 
-// Opening is what an agent is opened with.
+// Opening has the arguments that an agent is opened with.
 type Opening struct {
 	// Name is the agent's in the configuration.
 	Name string
-	// Config is what [Type.Config] returned, with the values that the user set.
+	// Config is the result of [Type.Config], with the values that the user set.
 	Config any
 	// Tokenizer is the run's.
 	Tokenizer producers.Tokenizer
 	// Chat is how the model of model.folder converses, with these variables of its template beside the folder's own. It fails
 	// where there is no model folder, or none with a template that renders.
 	Chat func(vars map[string]any) (*chat.Chat, error)
-	// Tools are those that the agent's episodes may call; none where they may call none.
+	// Tools are the tools that the agent's episodes may call; none where they may call none.
 	Tools []producers.ToolSpec
 	// Spaces are the sandboxes of the process, for agents that start programs; nil where the program has none.
 	Spaces *workspace.Manager

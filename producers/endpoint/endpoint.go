@@ -24,7 +24,7 @@ type Config struct {
 	Model string
 	// System is put before a prompt that has no system message; "" is none.
 	System string
-	// MaxTokens bounds one answer in tokens, > 0.
+	// MaxTokens bounds an answer in tokens, > 0.
 	MaxTokens int
 	// AnswerTag is the tag that the answer stands in; "" takes the whole of the last message.
 	AnswerTag string
@@ -76,7 +76,7 @@ func (e *Endpoint) Roll(env producers.Environment) producers.Roll {
 	}
 }
 
-// message is one of the API's.
+// message is a message of the API.
 type message struct {
 	Role       string  `json:"role"`
 	Content    *string `json:"content"`
@@ -112,7 +112,7 @@ type answer struct {
 	} `json:"usage"`
 }
 
-// episode is one that runs.
+// episode is a running episode.
 type episode struct {
 	*Endpoint
 	env        producers.Environment
@@ -319,7 +319,7 @@ func (a *episode) makeCalls(ctx context.Context, calls []call, turn *producers.T
 	return done, nil
 }
 
-// makeCall makes one call.
+// makeCall makes a call.
 func (a *episode) makeCall(ctx context.Context, c call) (producers.Observation, error) {
 	var known []string
 	for _, tool := range a.env.Tools {
@@ -366,6 +366,6 @@ func (a *episode) closeSessions(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), producers.CloseLimit)
 	defer cancel()
 	for _, tool := range a.opened {
-		_ = tool.Close(ctx, a.ticket.ID) // it is scored: what is left is the tool's
+		_ = tool.Close(ctx, a.ticket.ID) // it is scored: only the tool's work is left
 	}
 }

@@ -16,15 +16,15 @@ import (
 	"github.com/weir-rl/weir/streams"
 )
 
-// ClientOptions say when who asks gives up.
+// ClientOptions say when the caller gives up.
 type ClientOptions struct {
 	// Silence is how long a producer may say nothing before it is taken for dead; 0 is 10 s. Producers that live say something every
 	// second. While this process has no broker the time stands still.
 	Silence time.Duration
 	// Kept reports whether a version is still stored, for a ticket that nobody has answered; nil says yes.
 	Kept func(ctx context.Context, version int64) (bool, error)
-	// Ending is closed when the run is over: a ticket that a producer works on goes on, and one that nobody takes is abandoned rather
-	// than wait. A nil channel is never closed.
+	// Ending is closed when the run is over: a ticket that a producer works on goes on, and a ticket that no producer takes is abandoned at
+	// once. A nil channel is never closed.
 	Ending <-chan struct{}
 }
 
@@ -32,7 +32,7 @@ type ClientOptions struct {
 type Client struct {
 	stream Stream
 	opts   ClientOptions
-	warned atomic.Int64 // the version of which the log says that nobody takes its tickets, and one more
+	warned atomic.Int64 // the version whose tickets the log reports as not taken, plus 1
 
 	mu    sync.Mutex
 	kept  int64 // the version that was stored at asked
@@ -67,7 +67,7 @@ const (
 	whyLost     = "lost"     // the producer died, or is cut off
 	whyFailed   = "failed"   // the machinery failed
 	whyRefused  = "refused"  // the producer cannot read the ticket, or lacks its task
-	whyUnusable = "unusable" // the answer is not one to this ticket
+	whyUnusable = "unusable" // the answer is to another ticket
 )
 
 // The pauses before a ticket is asked again that no producer took.
@@ -167,7 +167,7 @@ func (c *Client) isStored(ctx context.Context, version int64) bool {
 		return true
 	}
 	kept, err := c.opts.Kept(ctx, version)
-	if err != nil || kept { // who does not know goes on
+	if err != nil || kept { // a caller that does not know goes on
 		c.kept, c.asked = version, time.Now()
 		return true
 	}
@@ -274,7 +274,7 @@ func (c *Client) readAnswer(ticket *schemas.Ticket, data []byte) (*schemas.Evalu
 	return answer, nil
 }
 
-// checkAnswer returns what is wrong with an answer, apart from its trajectory.
+// checkAnswer returns the fault of an answer, apart from its trajectory.
 func (c *Client) checkAnswer(ticket *schemas.Ticket, e *schemas.Evaluation) error {
 	if err := e.Validate(); err != nil {
 		return err

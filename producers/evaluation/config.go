@@ -21,7 +21,7 @@ func (c Config) Validate() error {
 	return check.All(check.Given("name", c.Name, "name the producer"), check.Positive("evaluations", c.Concurrency))
 }
 
-// Stream is what both sides need of a run; [streams.Run] is one.
+// Stream is the part of a run that both sides need; [streams.Run] implements it.
 type Stream interface {
 	// Name is the run's name, which every ticket carries.
 	Name() string

@@ -9,7 +9,7 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// Metrics counts what a producer does with evaluation tickets. A nil *Metrics counts nothing.
+// Metrics counts a producer's evaluation tickets. A nil *Metrics counts nothing.
 type Metrics struct {
 	answered *prometheus.CounterVec
 	running  prometheus.Gauge

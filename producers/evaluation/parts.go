@@ -25,7 +25,7 @@ const (
 	headerRoom = 512
 )
 
-// errParts is what is wrong with the parts of an answer.
+// errParts is a fault of the parts of an answer.
 var errParts = errors.New("the parts of the answer do not fit together")
 
 // splitAnswer makes the messages of an answer to a subject. A limit that is not positive is none.
@@ -45,7 +45,7 @@ func splitAnswer(to string, data []byte, limit int64) []*nats.Msg {
 	return out
 }
 
-// joiner puts the parts of one answer together.
+// joiner puts the parts of an answer together.
 type joiner struct {
 	parts, of int
 	data      []byte

@@ -15,26 +15,26 @@ import (
 	"github.com/weir-rl/weir/streams"
 )
 
-// Deps are what a producer works on evaluation tickets with.
+// Deps are the dependencies of a producer's work on evaluation tickets.
 type Deps struct {
 	Stream Stream
-	// Control calls back with the run's control that holds and with every later one, until ctx ends.
+	// Control calls back with the run's present control and with every later control, until ctx ends.
 	Control func(ctx context.Context, fn func(*schemas.Control)) error
-	// Environments are what episodes run in, by task. Their policies sample the version that a request's MinVersion names.
+	// Environments are the environments of episodes, by task. Their policies sample the version that a request's MinVersion names.
 	Environments map[string]producers.Environment
 	// Metrics may be nil.
 	Metrics *Metrics
 }
 
 const (
-	// maxReceived bounds the messages that wait to be read; what is lost beyond is asked again.
+	// maxReceived bounds the messages that wait to be read; tickets that are lost beyond it are asked again.
 	maxReceived = 4096
 	// keepAlive is how long a ticket is worked on in silence before its asker is told that it still is.
 	keepAlive = time.Second
 )
 
-// Run answers evaluation tickets until ctx ends. What is worked on then is given back. It fails where the configuration is wrong, or
-// nothing can be answered any more.
+// Run answers evaluation tickets until ctx ends. Tickets that are worked on then are given back. It fails where the configuration is wrong,
+// or nothing can be answered any more.
 func Run(ctx context.Context, cfg Config, deps Deps) error {
 	if err := errors.Join(cfg.Validate(), streams.CheckName("producer", cfg.Name)); err != nil {
 		return fmt.Errorf("answer evaluation tickets: %w", err)
@@ -74,10 +74,10 @@ type server struct {
 	mu      sync.Mutex
 	away    string           // why no ticket is taken, "" where tickets are
 	calls   map[string]*call // by name
-	tickets map[string]bool  // by id, those that are worked on
+	tickets map[string]bool  // by id, the tickets that are worked on
 }
 
-// call is one request for a ticket.
+// call is a request for a ticket.
 type call struct {
 	reply  string
 	cancel context.CancelCauseFunc
@@ -129,7 +129,7 @@ func (s *server) keepAlive() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range s.calls {
-		_ = s.deps.Stream.NATS().Publish(c.reply, []byte(alive)) // who misses it asks again
+		_ = s.deps.Stream.NATS().Publish(c.reply, []byte(alive)) // a caller that misses it asks again
 	}
 }
 
@@ -177,7 +177,7 @@ func (s *server) handleMessage(ctx context.Context, m *nats.Msg) {
 	})
 }
 
-// decodeTicket decodes a ticket and returns what is wrong with it.
+// decodeTicket decodes a ticket and returns its fault.
 func (s *server) decodeTicket(data []byte, t *schemas.Ticket) error {
 	if err := schemas.Unmarshal(data, t); err != nil {
 		return err

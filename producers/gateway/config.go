@@ -55,5 +55,5 @@ func (c Config) Validate() error {
 	)...)
 }
 
-// Texts are what the agent may say to the policy.
+// Texts are the texts that the agent may write to the policy.
 func (c *Config) Texts() []string { return c.Words }

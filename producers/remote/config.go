@@ -14,14 +14,14 @@ import (
 
 // Config says how a service is reached. DefaultConfig has the defaults.
 type Config struct {
-	// URL is the service's address, http or https, without a user and password: those would be shown in logs.
+	// URL is the service's address, http or https, without a user and password: passwords would be shown in logs.
 	URL string `koanf:"url"`
-	// AttemptTimeout bounds one attempt, the reading of the answer included, > 0. Defaults to 8s.
+	// AttemptTimeout bounds an attempt, the reading of the answer included, > 0. Defaults to 8s.
 	AttemptTimeout time.Duration `koanf:"attempt_timeout"`
 	// Retries is how often a call is tried again when the service is away, late or overloaded, >= 0. Defaults to 2.
 	Retries int `koanf:"retries"`
-	// Backoff is the longest wait before the first retry; it doubles with every further one, up to 5 s. The service may ask
-	// for longer with Retry-After, up to 10 s. Defaults to 200ms.
+	// Backoff is the longest wait before the first retry; it doubles with every further attempt, up to 5 s. The service may ask for longer
+	// with Retry-After, up to 10 s. Defaults to 200ms.
 	Backoff time.Duration `koanf:"backoff"`
 	// MaxBytes bounds an answer, > 0; a longer one is an error. Defaults to 1 MiB.
 	MaxBytes int `koanf:"max_bytes"`

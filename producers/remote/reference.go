@@ -8,7 +8,7 @@ import (
 
 // Reference is the key of a section that calls a service, and how the service is called.
 type Reference struct {
-	// URL is the service's address, http or https, without a user and password: those would be shown in logs. Or it is the name of a
+	// URL is the service's address, http or https, without a user and password: passwords would be shown in logs. Or it is the name of a
 	// section of services, which has the address with its timeout, retries and token.
 	URL string `koanf:"url"`
 	// Config is how the service is called: by default as the section that calls it has it, and beside a name as the section of services says,

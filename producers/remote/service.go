@@ -9,16 +9,16 @@ import (
 
 // Service is a service that sections of a configuration name, so that its address, its token and its bounds stand once.
 type Service struct {
-	// URL is the service's address, http or https, without a user and password: those would be shown in logs.
+	// URL is the service's address, http or https, without a user and password: passwords would be shown in logs.
 	URL string `koanf:"url"`
-	// AttemptTimeout bounds one attempt, the reading of the answer included. 0 is the bound of the section that names the service: 10m for
+	// AttemptTimeout bounds an attempt, the reading of the answer included. 0 is the bound of the section that names the service: 10m for
 	// an agent, 20s for simulated_search, 8s for any other.
 	AttemptTimeout time.Duration `koanf:"attempt_timeout" min:"0s"`
 	// Retries is how often a call is tried again when the service is away, late or overloaded; at most 20. -1 is the number of the section
 	// that names the service: 0 for an agent, 2 for any other.
 	Retries int `koanf:"retries" default:"-1" min:"-1" max:"20"`
-	// Backoff is the longest wait before the first retry; it doubles with every further one, up to 5 s. The service may ask
-	// for longer with Retry-After, up to 10 s.
+	// Backoff is the longest wait before the first retry; it doubles with every further attempt, up to 5 s. The service may ask for longer
+	// with Retry-After, up to 10 s.
 	Backoff time.Duration `koanf:"backoff" default:"200ms" min:"0s"`
 	// MaxBytes bounds an answer; a longer one is an error. 0 is the bound of the section that names the service: 16 MiB for a task, 1 MiB for
 	// any other.

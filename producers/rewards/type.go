@@ -20,16 +20,16 @@ type Type interface {
 	Open(ctx context.Context, o Opening) (producers.Reward, error)
 }
 
-// Opening is what a reward is opened with.
+// Opening has the arguments that a reward is opened with.
 type Opening struct {
 	// Task is the name, in the configuration, of the task that the reward is for.
 	Task string
-	// Config is what [Type.Config] returned, with the values that the user set.
+	// Config is the result of [Type.Config], with the values that the user set.
 	Config any
 	// Sources are those of the task's questions, sorted.
 	Sources []string
-	// Spaces are the sandboxes of the process, for rewards that run what a model wrote; nil where the program has none. A reward that
-	// will need them says so when it is opened: see [workspace.Manager.Claim].
+	// Spaces are the sandboxes of the process, for rewards that run a model's code; nil where the program has none. A reward that will need
+	// them says so when it is opened: see [workspace.Manager.Claim].
 	Spaces *workspace.Manager
 	// Log is never nil.
 	Log *slog.Logger

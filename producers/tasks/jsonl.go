@@ -34,7 +34,7 @@ func ReadFile[T any](path string, read func(name string, r io.Reader) (T, error)
 	return read(path, file)
 }
 
-// ReadCorpus reads passages, one JSON object a line:
+// ReadCorpus reads passages, a JSON object a line:
 //
 //	{"title": "sweden", "text": "sweden has capital stockholm."}
 //
@@ -70,7 +70,7 @@ type questionRow struct {
 	Meta map[string]string `json:"meta"`
 }
 
-// ReadQuestions reads questions, one JSON object a line:
+// ReadQuestions reads questions, a JSON object a line:
 //
 //	{"question": "what is the capital of sweden ?", "answers": ["stockholm"], "source": "1", "split": "train", "id": "q1"}
 //

@@ -23,7 +23,7 @@ type Task interface {
 	Open(ctx context.Context, o Opening) (*Setup, error)
 }
 
-// Opening is what a task is opened with.
+// Opening has the arguments that a task is opened with.
 type Opening struct {
 	// Name is the task's in the configuration: its type's name unless the user chose another.
 	Name string
@@ -67,8 +67,8 @@ type Setup struct {
 	// Where says where a question stands by its id, such as questions.jsonl:12, for whoever has to mend it. "" is nowhere; nil knows of
 	// none.
 	Where func(id string) string
-	// About says in a few words what a source of questions asks, for tables: "a country's neighbour". "" says nothing;
-	// nil says nothing of any.
+	// About describes the questions of a source in a few words, for tables: "a country's neighbour". "" says nothing; nil says nothing of
+	// any.
 	About func(source string) string
 	// HeldOut says what the questions of the test split are about, as a continuation of "240 questions": " about countries
 	// that no training question names". It may be "".

@@ -9,8 +9,7 @@ import (
 // World is functions of a task that the code of an agent can call, such as turn() for the next page of a book. Many episodes use
 // it at once.
 type World interface {
-	// Open makes the functions of one episode. They may keep state; those that also have Close() error are closed with the
-	// session.
+	// Open makes the functions of an episode. They may keep state; those that also have Close() error are closed with the session.
 	Open(s producers.Session) (Functions, error)
 }
 

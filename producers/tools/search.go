@@ -69,7 +69,7 @@ func openSearchTool(_ context.Context, cfg SearchConfig, o Opening) (producers.T
 	return NewSearch(cfg, o.Passages)
 }
 
-// Texts are what the tool may say beside the passages.
+// Texts are the texts that the tool may write beside the passages.
 func (c *SearchConfig) Texts() []string { return []string{NothingFound} }
 
 // NoProcessReward says that a search rewards no turn.

@@ -96,7 +96,7 @@ func (a *Agent) Format() producers.Format { return producers.Format{Stop: a.chat
 // Chat is the template that the agent speaks.
 func (a *Agent) Chat() *chat.Chat { return a.chat }
 
-// Run drives one episode: turns that call tools, then one that answers.
+// Run drives an episode: turns that call tools, then a turn that answers.
 func (a *Agent) Run(ctx context.Context, e *producers.Episode) error {
 	talk, ids, err := a.Begin(e.Prompt(), len(e.Tools()) > 0)
 	if err != nil {
@@ -167,7 +167,7 @@ func (t *Talk) Drive(ctx context.Context, c *producers.Context) (answer string, 
 	}
 }
 
-// stopUnended returns why a turn without its end ends the episode: the token limit, or a bound on the tokens of one turn.
+// stopUnended returns why a turn without its end ends the episode: the token limit, or a bound on the tokens of a turn.
 func stopUnended(c *producers.Context) schemas.StopReason {
 	if c.Room() == 0 {
 		return schemas.StopTokens

@@ -16,7 +16,7 @@ import (
 // Name is the type's in a configuration.
 const Name = "chat"
 
-// What the template's variable enable_thinking is.
+// The values of the template's variable enable_thinking.
 const (
 	ThinkingDefault = "default" // it is not set
 	ThinkingOn      = "on"
@@ -33,10 +33,10 @@ type Config struct {
 	// AnswerTag is the tag that the final answer stands in: "answer" is for <answer> and </answer>, the last of them. "" takes the
 	// whole turn, without thoughts. Defaults to "".
 	AnswerTag string `koanf:"answer_tag"`
-	// MaxInvalid is how many turns of an episode may hold a tool call that cannot be read, > 0: the policy is told what is wrong,
-	// and the last of them ends the episode. Defaults to 3.
+	// MaxInvalid is how many turns of an episode may hold a tool call that cannot be read, > 0: the policy is told of the fault, and the
+	// last of them ends the episode. Defaults to 3.
 	MaxInvalid int `koanf:"max_invalid"`
-	// CallsPerTurn bounds the tool calls of one turn, > 0; what goes beyond is not called, and the policy is told. Defaults to 4.
+	// CallsPerTurn bounds the tool calls of a turn, > 0; further calls are not made, and the policy is told. Defaults to 4.
 	CallsPerTurn int `koanf:"calls_per_turn"`
 	// Format is how the policy writes calls: auto, which is as its chat template shows; hermes (Qwen2.5 and Qwen3 too), llama3, qwen3_coder
 	// or harmony (gpt-oss) for a template that shows tools and does not tell; or tag (Search-R1), code (ReTool) or fence, which any
@@ -45,7 +45,7 @@ type Config struct {
 	// Tags are tags of tools in the format tag, as tool=tag: "search=find" has the policy write <find> and </find>. A tool that is not
 	// named has its own name for a tag. Defaults to none.
 	Tags []string `koanf:"tags"`
-	// ResultTag is the tag around what a tool says, in the formats tag, code and fence. "" is information in tag, as Search-R1 has it, and
+	// ResultTag is the tag around a tool's words, in the formats tag, code and fence. "" is information in tag, as Search-R1 has it, and
 	// interpreter in the others, as ReTool has it. Defaults to "".
 	ResultTag string `koanf:"result_tag"`
 	// CodeTool is the tool that runs code in the formats code and fence. "" is the only tool of the task. Defaults to "".

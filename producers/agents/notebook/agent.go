@@ -17,7 +17,7 @@ type Agent struct {
 	others   swap
 }
 
-// turn is one move: the policy's, and what came of it. Without the policy's it is an output by itself.
+// turn is a move of the policy, and its result. Without the policy's it is an output by itself.
 type turn struct {
 	sampled []int32
 	output  string
@@ -26,7 +26,7 @@ type turn struct {
 // page is where an episode stands.
 type page struct {
 	question, summary string
-	// own are the notes that the episode wrote, and notes those that it is shown.
+	// own are the notes that the episode wrote, and notes the notes that it is shown.
 	own, notes string
 	turns      []turn
 	context    writing
@@ -44,7 +44,7 @@ func (a *Agent) Opening(p schemas.Prompt) []int32 {
 // Format says how contexts are written.
 func (a *Agent) Format() producers.Format { return a.notation.messageFormat() }
 
-// Run drives one episode: a cell in each turn, until one submits an answer.
+// Run drives an episode: a cell in each turn, until a cell submits an answer.
 func (a *Agent) Run(ctx context.Context, e *producers.Episode) error {
 	p := &page{question: e.Prompt().Text}
 	if err := a.openContext(e, p); err != nil {
@@ -147,7 +147,7 @@ func (a *Agent) showOutput(ctx context.Context, e *producers.Episode, p *page) e
 }
 
 // hasRoom reports whether there is room for the step, and for so many tokens after it. A template that writes earlier turns anew makes a
-// new context of every step, so that the room is then that of a new one.
+// new context of every step, so that the room is then that of a new context.
 func (s step) hasRoom(e *producers.Episode, more int) bool {
 	room := e.Room()
 	if s.fresh {
@@ -187,7 +187,7 @@ func (a *Agent) writeSummary(ctx context.Context, e *producers.Episode, p *page)
 		return agents.Unwritten()
 	}
 	if !next.hasRoom(e, a.cfg.SummaryTokens) {
-		return nil // such as after a turn that took all the room: the notepad is what is kept
+		return nil // such as after a turn that took all the room: the notepad is kept
 	}
 	if err := next.takeStep(e, p); err != nil {
 		return err

@@ -8,8 +8,8 @@ import (
 	"github.com/weir-rl/weir/producers/tasks"
 )
 
-// Demonstrate writes a demonstration as an episode of the agent's would have been, or as one segment of it: the notes and the turns before
-// are shown, and the cells of its steps are to be imitated. An answer is submitted in a cell of its own.
+// Demonstrate writes a demonstration as an episode of the agent would have been, or as a segment of it: the notes and the turns before are
+// shown, and the cells of its steps are to be imitated. An answer is submitted in a cell of its own.
 func (a *Agent) Demonstrate(d tasks.Demonstration) (tokens []int32, mask []uint8, err error) {
 	write := func(ids []int32, acts uint8) {
 		tokens = append(tokens, ids...)

@@ -6,7 +6,7 @@ import (
 
 // notation is how a notebook is written as tokens.
 type notation interface {
-	// open is a context with what a page holds: its question, notes, summary and turns.
+	// open is a context with the contents of a page: its question, notes, summary and turns.
 	openPage(p *page) (writing, []int32, error)
 	// options bound a turn.
 	turnOptions(most int) producers.GenerateOptions
@@ -21,11 +21,11 @@ type notation interface {
 	encodeCell(code string) ([]int32, error)
 }
 
-// writing is a context that goes on. It does not change: a step holds the one that it leads to.
+// writing is a context that goes on. It does not change: a step holds the page that it leads to.
 type writing interface {
-	// output shows what came of the last turn.
+	// output shows the result of the last turn.
 	showOutput(last turn) (step, error)
-	// ask asks for a summary in the place of what came of the last turn.
+	// ask asks for a summary in the place of the result of the last turn.
 	askSummary(last turn) (step, error)
 }
 

@@ -100,7 +100,7 @@ func (s *spoken) readCell(sampled []int32, _ bool) (cell, fault string) {
 	return "", noCell
 }
 
-// cellsOf are the cells of a text: what is between ``` or ```language and ```, and between <code> and </code>. open says that the last is
+// cellsOf are the cells of a text: the text between ``` or ```language and ```, and between <code> and </code>. open says that the last is
 // not closed.
 func cellsOf(text string) (cells []string, open bool) {
 	for {

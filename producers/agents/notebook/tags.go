@@ -10,7 +10,7 @@ import (
 	"github.com/weir-rl/weir/producers/tasks"
 )
 
-// tags is the notation of a vocabulary in which each tag is one token:
+// tags is the notation of a vocabulary in which each tag is a token:
 //
 //	<bos> question <notes> notepad </notes> <summary> summary </summary> <code> cell </code> <output> output </output> <code> ...
 type tags struct {

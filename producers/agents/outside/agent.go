@@ -13,7 +13,7 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// drive has an agent work on an episode until it is done: what it returns is its outcome, unless the agent posted one before.
+// drive has an agent work on an episode until it is done: its return value is its outcome, unless the agent posted an outcome before.
 type drive func(ctx context.Context, offer gateway.Offer) (gateway.Outcome, error)
 
 // agent runs episodes by a program outside.
@@ -36,7 +36,7 @@ func openAgent(ctx context.Context, o agents.Opening, cfg gateway.Config, key st
 	return &agent{server: gateway.NewServer(ctx, cfg, key, o.Log), speaker: speaker, idle: cfg.Idle, log: o.Log}, nil
 }
 
-// speakerOf speaks by the chat template of the model folder where there is one, else in running text.
+// speakerOf speaks by the chat template of the model folder where there is a template, else in running text.
 func speakerOf(o agents.Opening, cfg gateway.Config) (gateway.Speaker, error) {
 	c, err := o.Chat(nil)
 	if err == nil {
@@ -48,10 +48,10 @@ func speakerOf(o agents.Opening, cfg gateway.Config) (gateway.Speaker, error) {
 	return gateway.Running(o.Tokenizer, cfg.Stop)
 }
 
-// errDone ends what runs for an episode that has its outcome.
+// errDone ends the work for an episode that has its outcome.
 var errDone = errors.New("the agent has posted its outcome")
 
-// Run drives one episode: the program asks the policy, and posts its outcome or ends.
+// Run drives an episode: the program asks the policy, and posts its outcome or ends.
 func (a *agent) Run(ctx context.Context, e *producers.Episode) error {
 	session, address, err := a.openSession(ctx, e)
 	if err != nil {

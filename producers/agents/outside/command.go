@@ -25,7 +25,7 @@ type CommandConfig struct {
 	sandbox.Program `koanf:",squash"`
 	// Env are further variables of the program's environment, as NAME=value. Defaults to none.
 	Env []string `koanf:"env"`
-	// MaxAnswer bounds what the program writes to standard output, in bytes, > 0; more is cut. Defaults to 65536.
+	// MaxAnswer bounds the program's standard output, in bytes, > 0; more is cut. Defaults to 65536.
 	MaxAnswer int `koanf:"max_answer"`
 }
 
@@ -94,7 +94,7 @@ func openCommandAgent(ctx context.Context, cfg CommandConfig, o agents.Opening) 
 		}
 		out, err := run(ctx)
 		if failed, ok := errors.AsType[*exitError](err); ok {
-			// What the policy said may be why: the episode ends without an answer.
+			// The policy's text may be the cause: the episode ends without an answer.
 			level := slog.LevelDebug
 			first.Do(func() { level = slog.LevelWarn }) // a program that never works is to be seen
 			a.log.Log(ctx, level, "the agent's program failed, and its episode has no answer", "episode", offer.Episode, "status", failed.status, "stderr", failed.stderr)

@@ -32,7 +32,7 @@ func (c HTTPConfig) Validate() error {
 	return check.All(c.Config.Validate(), check.Section("service", c.Service.Validate()))
 }
 
-// HTTPType is the agent that is a service: each episode is one call of it.
+// HTTPType is the agent that is a service: each episode is a call of it.
 func HTTPType() agents.Type { return agents.NewType("http", DefaultHTTPConfig, openHTTPAgent) }
 
 // openHTTPAgent makes the agent.
@@ -55,7 +55,7 @@ func openHTTPAgent(ctx context.Context, cfg HTTPConfig, o agents.Opening) (produ
 		// The key is the attempt's own: an episode that begins anew has another.
 		err := client.Post(ctx, offer.APIKey, offer, remote.Strict(&answer))
 		if failed, ok := errors.AsType[*remote.FailedCallError](err); ok && ctx.Err() == nil {
-			// What the policy said may be why: the episode ends without an answer, as where a program fails.
+			// The policy's text may be the cause: the episode ends without an answer, as where a program fails.
 			a.log.Debug("the agent's service failed at an episode, which has no answer", "episode", offer.Episode, "err", failed)
 			return gateway.Outcome{}, nil
 		}

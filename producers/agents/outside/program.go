@@ -19,7 +19,7 @@ import (
 	"github.com/weir-rl/weir/producers/sandbox/workspace"
 )
 
-// program is one start of the agent's program.
+// program is a started program of the agent.
 type program struct {
 	argv  []string
 	how   sandbox.Program
@@ -28,7 +28,7 @@ type program struct {
 	most  int // bytes of standard output
 }
 
-// mostStderr bounds what is kept of a program's standard error.
+// mostStderr bounds how much of a program's standard error is kept.
 const mostStderr = 4 << 10
 
 // runPlain starts the program as a child of this process, waits for it, and returns its standard output. It ends with ctx, and all that it

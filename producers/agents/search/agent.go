@@ -13,13 +13,13 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// What an agent does about an action that is neither a search nor an answer.
+// An agent's reactions to an action that is neither a search nor an answer.
 const (
 	InvalidEnds     = "end"      // the episode ends, stop reason "format"
 	InvalidIsToldOf = "feedback" // the policy is shown Config.Feedback and goes on
 )
 
-// Config says how the agent speaks. Every tag must be one token of the vocabulary.
+// Config says how the agent speaks. Every tag must be a token of the vocabulary.
 type Config struct {
 	// Begin is the token that opens the context; "" is none.
 	Begin string `koanf:"begin"`
@@ -29,9 +29,9 @@ type Config struct {
 	Search string `koanf:"search"`
 	Info   string `koanf:"info"`
 	Answer string `koanf:"answer"`
-	// Invalid is what an invalid action leads to: "end" or "feedback".
+	// Invalid is the reaction to an invalid action: "end" or "feedback".
 	Invalid string `koanf:"invalid"`
-	// Feedback is what the policy is shown after an invalid action, between info tags.
+	// Feedback is the text that the policy is shown after an invalid action, between info tags.
 	Feedback string `koanf:"feedback"`
 	// MaxInvalid is the number of invalid actions that ends the episode, > 0; it is read only with "feedback".
 	MaxInvalid int `koanf:"max_invalid"`
@@ -65,7 +65,7 @@ type Agent struct {
 	begin []int32
 }
 
-// New makes the agent for a tokenizer. A tag that is not one token of its vocabulary is refused by name.
+// New makes the agent for a tokenizer. A tag that is not a token of its vocabulary is refused by name.
 func New(cfg Config, tok producers.Tokenizer) (*Agent, error) {
 	faults := []error{cfg.Validate()}
 	id := func(token string) int32 {
@@ -99,8 +99,7 @@ func (a *Agent) Format() producers.Format {
 	return producers.Format{Begin: a.cfg.Begin, Stop: []string{"</" + a.cfg.Search + ">", "</" + a.cfg.Answer + ">"}}
 }
 
-// Run drives one episode. Without a tool to search with, the answer tag is opened for the policy, which then
-// has nothing but what it knows.
+// Run drives an episode. Without a tool to search with, the answer tag is opened for the policy, which then answers from memory.
 func (a *Agent) Run(ctx context.Context, e *producers.Episode) error {
 	closedBook := !a.Searches(e)
 	c, err := e.Open("", a.Begin(e.Prompt().Text, closedBook))
@@ -148,9 +147,9 @@ func (a *Agent) encodePlain(text string) []int32 {
 type Course struct {
 	// ClosedBook is without searches: the answer tag stands open in the context.
 	ClosedBook bool
-	// Searches bounds those of this context; 0 leaves that to the episode's limit, and -1 allows none.
+	// Searches bounds the searches of this context; 0 leaves that to the episode's limit, and -1 allows none.
 	Searches int
-	// Found is given what each search said; nil for nobody.
+	// Found is given the words of each search; nil for nobody.
 	Found func(text string)
 }
 
@@ -219,7 +218,7 @@ func (a *Agent) Told(text string) []int32 {
 	return slices.Concat([]int32{a.tags.info.open}, a.encodePlain(text), []int32{a.tags.info.close})
 }
 
-// Searched and Answered are the tokens of a turn that searches for a text, and of one that answers with it.
+// Searched and Answered are the tokens of a turn that searches for a text, and of a turn that answers with it.
 func (a *Agent) Searched(text string) []int32 { return a.encodeBetween(a.tags.search, text) }
 
 // Answered is as Searched.

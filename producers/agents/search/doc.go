@@ -7,6 +7,6 @@
 //
 //	<answer> answer </answer>
 //
-// Whatever it writes before an opening tag is its own thought. The agent reads and writes token ids: what
-// the policy sampled stays as it is, and only what the tool says is tokenized.
+// Whatever it writes before an opening tag is its own thought. The agent reads and writes token ids: sampled tokens stay as they are, and
+// only the tool's words are tokenized.
 package search

@@ -2,13 +2,13 @@ package search
 
 import "slices"
 
-// pair is the ids of one tag.
+// pair is the ids of a tag.
 type pair struct{ open, close int32 }
 
 // tags are the ids that give sampled tokens their meaning.
 type tags struct{ search, info, answer pair }
 
-// action is what a turn does.
+// action is the kind of a turn.
 type action int
 
 const (
@@ -18,8 +18,8 @@ const (
 )
 
 // parseTurn returns the action of a turn's sampled tokens and the tokens between its tags. With opened, an answer tag stands open before
-// them. A turn is valid when it is: any tokens that are no tag, one opening tag, at least one token that is no tag, and as its last token
-// the closing tag. So a policy cannot write the tool's part itself, nor put one action into another.
+// them. A turn is valid when it is: any tokens that are no tag, a single opening tag, tokens that are no tag, and as its last token the
+// closing tag. So a policy cannot write the tool's part itself, nor nest actions.
 func (t tags) parseTurn(sampled []int32, opened bool) (action, []int32) {
 	if len(sampled) == 0 {
 		return invalid, nil

@@ -18,5 +18,5 @@ func openAgent(_ context.Context, cfg Config, o agents.Opening) (producers.Agent
 	return New(cfg, o.Tokenizer)
 }
 
-// Texts are what the agent may say to the policy.
+// Texts are the texts that the agent may write to the policy.
 func (c *Config) Texts() []string { return []string{c.Feedback} }

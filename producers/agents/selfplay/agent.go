@@ -19,7 +19,7 @@ import (
 
 // The keys of [schemas.Prompt.Meta] that make a prompt a game.
 const (
-	// MetaDocument is the text that the question is about, and MetaAnswer what its answer is to be.
+	// MetaDocument is the text that the question is about, and MetaAnswer the answer that it must have.
 	MetaDocument = "document"
 	MetaAnswer   = "answer"
 	// MetaNoise is text of other documents, which the verifier is shown beside the document, so that a question which fits several is
@@ -81,13 +81,13 @@ func New(cfg Config, tok producers.Tokenizer) (*Agent, error) {
 	return &Agent{cfg, inner}, nil
 }
 
-// Opening are the tokens that each episode of a prompt begins with: those of the proposer's context, or of the plain question.
+// Opening are the tokens that each episode of a prompt begins with: in the proposer's context, or for the plain question.
 func (a *Agent) Opening(p schemas.Prompt) []int32 { return a.search.Opening(p) }
 
 // Format says how contexts are written.
 func (a *Agent) Format() producers.Format { return a.search.Format() }
 
-// Run plays one game, or answers a plain question.
+// Run plays a game, or answers a plain question.
 func (a *Agent) Run(ctx context.Context, e *producers.Episode) error {
 	prompt := e.Prompt()
 	g := &game{Agent: a, episode: e, prompt: prompt}
@@ -119,12 +119,12 @@ func (a *Agent) Run(ctx context.Context, e *producers.Episode) error {
 	return nil
 }
 
-// game is one episode of several parts.
+// game is an episode of several parts.
 type game struct {
 	*Agent
 	episode *producers.Episode
 	prompt  schemas.Prompt
-	found   []string // what the proposer's searches said
+	found   []string // the words of the proposer's searches
 }
 
 // searchShare returns how many searches each part that searches may make; 0 when the limits allow none.
@@ -220,7 +220,7 @@ func (g *game) solveQuestion(ctx context.Context, question string) error {
 	return solving.Wait()
 }
 
-// playPart drives one part, and notes its answer. A limit that the part runs into ends the part alone.
+// playPart drives a part, and notes its answer. A limit that the part runs into ends the part alone.
 func (g *game) playPart(ctx context.Context, c *producers.Context, course search.Course) (answer string, stop schemas.StopReason, err error) {
 	answer, stop, err = g.search.Drive(ctx, c, course)
 	if stopped := (*producers.StoppedError)(nil); errors.As(err, &stopped) {
@@ -233,7 +233,7 @@ func (g *game) playPart(ctx context.Context, c *producers.Context, course search
 	return answer, stop, nil
 }
 
-// Right reports whether an answer is the one that was to be asked for, in other spellings too.
+// Right reports whether an answer is the answer that the question must have, in other spellings too.
 func Right(answer string, golds ...string) bool {
 	return rewards.Words(answer) != "" && rewards.ExactMatch(rewards.Words, answer, golds) == 1
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// PlannerName is the name of who reads the question, as segments and rewards have it.
+// PlannerName is the name of the agent that reads the question, in segments and rewards.
 const PlannerName = "planner"
 
 // WorkerName is the name of a worker, counted from 1 in the order in which they are given their tasks.
@@ -25,7 +25,7 @@ type Agent struct {
 	planner, worker speaker
 }
 
-// speaker is how the contexts of one role are written and read.
+// speaker writes and reads the contexts of a role.
 type speaker interface {
 	// begin is a context about a prompt; without calls the role can make none. own says that the policy wrote the prompt.
 	beginConversation(p schemas.Prompt, calls, own bool) (conversation, []int32, error)
@@ -56,7 +56,7 @@ func (a *Agent) Opening(p schemas.Prompt) []int32 {
 // Format says how the planner's context is written.
 func (a *Agent) Format() producers.Format { return a.planner.messageFormat() }
 
-// Run drives one episode: the planner's context, and a worker's for each of its delegations.
+// Run drives an episode: the planner's context, and a worker's for each of its delegations.
 func (a *Agent) Run(ctx context.Context, e *producers.Episode) error {
 	calls := len(e.Tools()) > 0
 	talk, ids, err := a.planner.beginConversation(e.Prompt(), calls, false)
@@ -80,7 +80,7 @@ func (a *Agent) Run(ctx context.Context, e *producers.Episode) error {
 	return nil
 }
 
-// Demonstrate writes a demonstration of one of the roles; "" is the planner's.
+// Demonstrate writes a demonstration of a role; "" is the planner's.
 func (a *Agent) Demonstrate(d tasks.Demonstration) (tokens []int32, mask []uint8, err error) {
 	switch d.Role {
 	case WorkerRole:

@@ -21,21 +21,21 @@ const (
 // mostWorkers bounds the workers of an episode: each is a segment at least.
 const mostWorkers = 63
 
-// Config says who is in the team, and how its contexts are written.
+// Config describes the members of the team, and how its contexts are written.
 type Config struct {
-	// Notation is tags, where the policy writes <delegate> task </delegate> and a worker <search> words </search>, each tag one token of
-	// the vocabulary; chat, in messages of the model's template, with the calls that it shows; or auto, which is tags where the vocabulary
-	// has them. Defaults to auto.
+	// Notation is tags, where the policy writes <delegate> task </delegate> and a worker <search> words </search>, each tag a token of the
+	// vocabulary; chat, in messages of the model's template, with the calls that it shows; or auto, which is tags where the vocabulary has
+	// them. Defaults to auto.
 	Notation string `koanf:"notation"`
-	// Planner says who reads the question and answers it.
+	// Planner is the agent that reads the question and answers it.
 	Planner Planner `koanf:"planner"`
-	// Worker says who answers the planner's tasks.
+	// Worker is the agent that answers the planner's tasks.
 	Worker Worker `koanf:"worker"`
 	// Delegate is the name of the call that gives a worker a task, and in tags that of its tag. Defaults to delegate.
 	Delegate string `koanf:"delegate"`
-	// MaxWorkers bounds the delegations of an episode, 1 to 63; the planner is told of those beyond it. Defaults to 4.
+	// MaxWorkers bounds the delegations of an episode, 1 to 63; the planner is told of calls beyond it. Defaults to 4.
 	MaxWorkers int `koanf:"max_workers"`
-	// Cut bounds what the planner is shown of a worker's answer, in tokens.
+	// Cut bounds how much of a worker's answer the planner is shown, in tokens.
 	Cut producers.Cut `koanf:"cut"`
 	// Tags is how contexts are written in tags. The tool and the tag search are the worker's.
 	Tags search.Config `koanf:"tags"`
@@ -43,23 +43,23 @@ type Config struct {
 	Chat chat.Config `koanf:"chat"`
 }
 
-// Planner is who reads the question.
+// Planner is the agent that reads the question.
 type Planner struct {
-	// System is the system message; in tags, words before the question. "" is none in tags, and in chat a sentence that says what a
-	// planner does. Defaults to "".
+	// System is the system message; in tags, words before the question. "" is none in tags, and in chat a sentence that describes a
+	// planner. Defaults to "".
 	System string `koanf:"system"`
-	// Tools are those of the task that the planner may call itself, by name; in tags there can be none. Defaults to none.
+	// Tools are the task's tools that the planner may call itself, by name; in tags there can be none. Defaults to none.
 	Tools []string `koanf:"tools"`
 }
 
-// Worker is who answers a task.
+// Worker is the agent that answers a task.
 type Worker struct {
-	// System is the system message; in tags, words before the task. "" is none in tags, and in chat a sentence that says what a worker
-	// does. Defaults to "".
+	// System is the system message; in tags, words before the task. "" is none in tags, and in chat a sentence that describes a worker.
+	// Defaults to "".
 	System string `koanf:"system"`
-	// Tools are those of the task that a worker may call, by name. None is all. Defaults to none.
+	// Tools are the task's tools that a worker may call, by name. None is all. Defaults to none.
 	Tools []string `koanf:"tools"`
-	// MaxTurns bounds the tool calls of one worker; 0 leaves that to the episode's limit. Defaults to 0.
+	// MaxTurns bounds the tool calls of a worker; 0 leaves that to the episode's limit. Defaults to 0.
 	MaxTurns int `koanf:"max_turns"`
 	// MaxTokens bounds a worker's context in tokens; 0 leaves that to the episode's limit. Defaults to 0.
 	MaxTokens int `koanf:"max_tokens"`
@@ -114,7 +114,7 @@ func (c Config) checkTools(specs []producers.ToolSpec) error {
 	return errors.Join(faults...)
 }
 
-// Texts are what the agent may say to the policy.
+// Texts are the texts that the agent may write to the policy.
 func (c *Config) Texts() []string {
 	out := []string{c.Tags.Feedback, c.Planner.System, c.Worker.System, failureText(refusedText(c.MaxWorkers)), failureText(noTask)}
 	for _, why := range failureReasons() {

@@ -12,7 +12,7 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// delegation is the planner's call, in one episode: a tool that a worker is behind.
+// delegation is the planner's call, in an episode: a tool that a worker is behind.
 type delegation struct {
 	agent   *Agent
 	episode *producers.Episode
@@ -34,7 +34,7 @@ func (c Config) callSpec() producers.ToolSpec {
 
 func (d *delegation) Spec() producers.ToolSpec { return d.agent.cfg.callSpec() }
 
-// Cut bounds what the planner is shown.
+// Cut bounds how much the planner is shown.
 func (d *delegation) Cut() producers.Cut { return d.agent.cfg.Cut }
 
 // Call has a worker answer a task. An error is the machinery's: a worker without an answer is told of in words.
@@ -53,7 +53,7 @@ func (d *delegation) Call(ctx context.Context, call producers.Call) (producers.O
 	}
 	answer, stop, err := d.runWorker(ctx, WorkerName(number), task)
 	if stopped := (*producers.StoppedError)(nil); errors.As(err, &stopped) {
-		answer, stop, err = "", stopped.Reason, nil // a limit ends the worker alone: the planner meets those of the episode itself
+		answer, stop, err = "", stopped.Reason, nil // a limit ends the worker alone: the planner meets the episode's limits itself
 	}
 	if err != nil {
 		return producers.Observation{}, fmt.Errorf("%s: %w", WorkerName(number), err)
@@ -110,7 +110,7 @@ func failedObservation(why string) producers.Observation {
 // emptyTask stops a worker whose task holds tags and control tokens alone.
 const emptyTask schemas.StopReason = "empty task"
 
-// What the planner is told.
+// The planner's observations.
 const (
 	noAnswer = "the worker gave no answer"
 	noTask   = "the task is empty"
@@ -130,6 +130,6 @@ func failureReasons() map[schemas.StopReason]string {
 		schemas.StopFormat:   noAnswer + ": it did not keep to the format",
 		schemas.StopTool:     noAnswer + ": a tool ended the episode",
 		emptyTask:            noTask,
-		schemas.StopAnswer:   noAnswer, // one that nothing is left of
+		schemas.StopAnswer:   noAnswer, // an answer of which nothing is left
 	}
 }

@@ -16,7 +16,7 @@ import (
 // spoken speaks a model's own chat template.
 type spoken struct{ *chat.Agent }
 
-// The system messages of those who have none of their own.
+// The system messages of agents that have none of their own.
 const (
 	plannerSystem = "Answer the question. You have workers: give them tasks by the tool %s, one step at a time, and answer from what they find out. " +
 		"A worker sees its task alone, so say in the task all that it needs."

@@ -13,7 +13,7 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// tagged speaks in tags, each of which is one token: of a planner the searches are delegations.
+// tagged speaks in tags, each of which is a token: of a planner the searches are delegations.
 type tagged struct {
 	search *search.Agent
 	system string

@@ -20,8 +20,8 @@ const (
 
 // Config weighs the components.
 type Config struct {
-	// ExactMatch weighs 1 for an answer that is one of the accepted ones, else 0. F1 weighs the words that it shares with the nearest of
-	// them, Answered any answer. Default to 1, 0 and 0.
+	// ExactMatch weighs 1 for an accepted answer, else 0. F1 weighs the words that it shares with the nearest of them, Answered any answer.
+	// Default to 1, 0 and 0.
 	ExactMatch float64 `koanf:"exact_match"`
 	F1         float64 `koanf:"f1"`
 	Answered   float64 `koanf:"answered"`
@@ -56,7 +56,7 @@ func (r *Reward) Score(_ context.Context, ticket *schemas.Ticket, t *producers.T
 // Ballot is the answer, normalised.
 func (r *Reward) Ballot(answer string) string { return rewards.Normalizers()[r.cfg.Normalizer](answer) }
 
-// Same is false: spellings that are one are brought together before.
+// Same is false: equal spellings are normalised before.
 func (r *Reward) Same(_, _ string) bool { return false }
 
 // Type is the reward qa.

@@ -112,7 +112,7 @@ func (r *Reward) proposerScore(solved float64) float64 {
 // Ballot is the answer to a plain question, normalised.
 func (r *Reward) Ballot(answer string) string { return rewards.Words(answer) }
 
-// Same is false: spellings that are one are brought together before.
+// Same is false: equal spellings are normalised before.
 func (r *Reward) Same(_, _ string) bool { return false }
 
 // Type is the kind of reward that a configuration names by type: selfplay.

@@ -16,10 +16,10 @@ import (
 // Config says what an episode is worth: the sum of its components, each by its weight, then shaped. All components
 // but those of published work are from 0 to 1. A weight of 0 does not compute its component.
 type Config struct {
-	// ExactMatch weighs 1 for an answer that is one of the accepted ones, else 0.
+	// ExactMatch weighs 1 for an accepted answer, else 0.
 	ExactMatch float64 `koanf:"exact_match"`
-	// SubstringMatch weighs 1 for an answer that holds one of the accepted ones, else 0; F1 the share of words that
-	// it has in common with the nearest of them. Both default to 0.
+	// SubstringMatch weighs 1 for an answer that holds an accepted answer, else 0; F1 the share of words that it has in common with the
+	// nearest of them. Both default to 0.
 	SubstringMatch float64 `koanf:"substring_match"`
 	F1             float64 `koanf:"f1"`
 	// Answered weighs 1 for any answer in the right format, else 0.
@@ -144,5 +144,5 @@ func (r *Reward) Score(_ context.Context, ticket *schemas.Ticket, transcript *pr
 // Ballot is the answer, normalised.
 func (r *Reward) Ballot(answer string) string { return r.normalize(answer) }
 
-// Same is false: spellings that are one are brought together before.
+// Same is false: equal spellings are normalised before.
 func (r *Reward) Same(_, _ string) bool { return false }

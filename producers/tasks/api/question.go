@@ -19,7 +19,7 @@ const (
 // Sources are the kinds of question.
 func Sources() []string { return []string{Single, Nested} }
 
-// About says what a source asks.
+// About describes the questions of a source.
 func About(source string) string {
 	switch source {
 	case Single:

@@ -14,7 +14,7 @@ import (
 // functions gives the cells of an episode the functions of its question, and help, which may tell nothing.
 type functions struct{ help bool }
 
-// Open makes those of one episode.
+// Open makes the functions of an episode.
 func (f functions) Open(s producers.Session) (tasks.Functions, error) {
 	var w world
 	if err := json.Unmarshal(s.World, &w); err != nil {

@@ -24,7 +24,7 @@ const (
 // Sources are the kinds of question.
 func Sources() []string { return []string{Codes, OneBeside, BothBeside, Capital} }
 
-// About says what a source asks.
+// About describes the questions of a source.
 func About(source string) string {
 	switch source {
 	case Codes:

@@ -66,7 +66,7 @@ func (a places) shuffleFacts(seed uint64) places {
 // world gives the cells of an episode find.
 type world struct{ atlas places }
 
-// Open makes that of one episode: it keeps no state.
+// Open makes the function of an episode: it keeps no state.
 func (w world) Open(producers.Session) (tasks.Functions, error) { return w, nil }
 
 const findName = "find"

@@ -42,7 +42,7 @@ func LoadDemonstrations(path string, tok tasks.Tokenizer, seed uint64) (*Written
 	return d, nil
 }
 
-// ReadDemonstrations reads demonstrations, one JSON object a line:
+// ReadDemonstrations reads demonstrations, a JSON object a line:
 //
 //	{"question": "what is the capital of sweden ?", "steps": [{"search": "sweden", "info": "sweden has capital stockholm."}], "answer": "stockholm"}
 //
@@ -162,8 +162,8 @@ func (d *Written) Longest() int {
 // Len is how many different demonstrations there are.
 func (d *Written) Len() int { return len(d.tokens) }
 
-// Demonstration returns the tokens of the i-th one and a mask with 1 where the agent, not the prompt or the tool,
-// wrote the token. The caller must not change them.
+// Demonstration returns the tokens of the i-th demonstration and a mask with 1 where the agent, not the prompt or the tool, wrote the
+// token. The caller must not change them.
 func (d *Written) Demonstration(i uint64) (tokens []int32, mask []uint8) {
 	at := tasks.Shuffled(i, uint64(len(d.tokens)), d.seed)
 	return d.tokens[at], d.masks[at]

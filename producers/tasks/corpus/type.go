@@ -22,7 +22,7 @@ type Config struct {
 	// Demonstrations is a JSONL file for the cold start, `{"question", "steps": [{"search", "info"}], "answer"}`. ""
 	// has none, which needs trainer.cold_start.steps to be 0. Defaults to "".
 	Demonstrations string `koanf:"demonstrations"`
-	// Tokenizer is a tokenizer.json; "" makes one of the words of the passages, questions and answers. Defaults to "".
+	// Tokenizer is a tokenizer.json; "" makes a tokenizer of the words of the passages, questions and answers. Defaults to "".
 	Tokenizer string `koanf:"tokenizer"`
 }
 

@@ -14,8 +14,7 @@ import (
 type DemoConfig struct {
 	// Seed makes other demonstrations of the same kind.
 	Seed uint64 `koanf:"seed"`
-	// OneHopFirst demonstrations at the start are one-hop only: copying a name is learned there. From then on
-	// the four kinds are equally frequent.
+	// The first OneHopFirst demonstrations are one-hop: copying a name is learned there. From then on the four kinds are equally frequent.
 	OneHopFirst uint64 `koanf:"one_hop_first"`
 	// NoiseFrom is the demonstration from which the two rates below hold; before it they are 0.
 	NoiseFrom uint64 `koanf:"noise_from"`
@@ -48,7 +47,7 @@ func (c DemoConfig) Validate() error {
 type Demonstrations struct {
 	cfg     DemoConfig
 	tok     tasks.Tokenizer
-	words   []int32 // what names are made of
+	words   []int32 // the parts of made-up names
 	lengths []int   // tokens of each real name: made-up ones are as long
 
 	begin, search, searchEnd, info, infoEnd, answer, answerEnd int32
@@ -104,8 +103,8 @@ type place struct {
 	neighbour []int32 // nil if it has none
 }
 
-// Demonstration returns the tokens of the i-th one and a mask with 1 where the demonstrator, not the prompt
-// or the tool, wrote the token. It depends on the configuration and i alone.
+// Demonstration returns the tokens of the i-th demonstration and a mask with 1 where the demonstrator, not the prompt or the tool, wrote
+// the token. It depends on the configuration and i alone.
 func (d *Demonstrations) Demonstration(i uint64) (tokens []int32, mask []uint8) {
 	rng := rand.New(rand.NewPCG(d.cfg.Seed, i))
 	kind := kinds[0]

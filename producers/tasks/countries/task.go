@@ -22,7 +22,7 @@ const (
 	KindRegionThenBy = "3"  // of the neighbour of the country of a region
 )
 
-// About says what a kind of question asks for; "" of any other.
+// About describes a kind of question; "" of any other.
 func About(kind string) string {
 	switch kind {
 	case KindOneHop:
@@ -39,10 +39,10 @@ func About(kind string) string {
 
 const (
 	questionTemplate = "what is the %s of %s ?"
-	notFound         = "nothing found." // what the search tool says
+	notFound         = "nothing found." // the words of the search tool
 )
 
-// fields are what can be asked of a country.
+// fields are the facts that can be asked of a country.
 var fields = [...]string{"capital", "currency", "code"}
 
 // fieldOf returns a field of a country by its number.
@@ -74,8 +74,7 @@ type Task struct {
 	*Demonstrations
 }
 
-// New makes the task, with the opening's tokenizer if it has one. The same Config makes the same task, byte for byte, on every
-// machine.
+// New makes the task, with the opening's tokenizer if there is any. The same Config makes the same task, byte for byte, on every machine.
 func New(cfg Config, o tasks.Opening) (*Task, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("task countries: %w", err)
@@ -170,5 +169,5 @@ func namePool(countries []*facts.Country) []string {
 	return out
 }
 
-// Fields are what can be asked of a country.
+// Fields are the facts that can be asked of a country.
 func Fields() []string { return slices.Clone(fields[:]) }

@@ -13,7 +13,7 @@ import (
 // functions gives the cells of an episode rule, turn and row, and the colours as values.
 type functions struct{ colours map[string]any }
 
-// Open makes those of one episode.
+// Open makes the functions of an episode.
 func (f functions) Open(s producers.Session) (tasks.Functions, error) {
 	e := &episode{colours: f.colours}
 	if err := json.Unmarshal(s.World, &e.book); err != nil {

@@ -27,8 +27,7 @@ func (c Config) Validate() error {
 type DemoConfig struct {
 	// Seed makes other demonstrations of the same kind.
 	Seed uint64 `koanf:"seed"`
-	// OneHopFirst demonstrations at the start are one-hop only: copying a name is learned there. From then on
-	// the four kinds are equally frequent.
+	// The first OneHopFirst demonstrations are one-hop: copying a name is learned there. From then on the four kinds are equally frequent.
 	OneHopFirst uint64 `koanf:"one_hop_first"`
 	// UsualBooks is how many of the eight books a fact may be kept in, the real world's among them; each made-up world
 	// draws one of them. More leave more to be found out: with 1 the demonstrations tell where everything is.

@@ -17,7 +17,7 @@ import (
 type Demonstrations struct {
 	cfg     DemoConfig
 	tok     tasks.Tokenizer
-	words   []string // what names are made of
+	words   []string // the parts of made-up names
 	lengths []int    // words of each real name: made-up ones are as long
 	usual   [len(realShelf)][]string
 }
@@ -47,8 +47,8 @@ func newDemonstrations(cfg DemoConfig, tok tasks.Tokenizer, places []*place) *De
 	return d
 }
 
-// Demonstration returns the tokens of the i-th one and a mask with 1 where the demonstrator, not the prompt
-// or the tool, wrote the token. It depends on the configuration and i alone.
+// Demonstration returns the tokens of the i-th demonstration and a mask with 1 where the demonstrator, not the prompt or the tool, wrote
+// the token. It depends on the configuration and i alone.
 func (d *Demonstrations) Demonstration(i uint64) (tokens []int32, mask []uint8) {
 	places, in, q := d.drawWorld(i)
 	found := map[string]string{}

@@ -12,7 +12,7 @@ import (
 // Name is the task's name in tickets and configuration.
 const Name = "library"
 
-const notFound = "nothing found." // what the search tool says
+const notFound = "nothing found." // the words of the search tool
 
 // Task is the data set, its tokenizer and its demonstrations.
 type Task struct {
@@ -21,8 +21,7 @@ type Task struct {
 	*Demonstrations
 }
 
-// New makes the task, with the opening's tokenizer if it has one. The same Config makes the same task, byte for byte, on every
-// machine.
+// New makes the task, with the opening's tokenizer if there is any. The same Config makes the same task, byte for byte, on every machine.
 func New(cfg Config, o tasks.Opening) (*Task, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("task library: %w", err)

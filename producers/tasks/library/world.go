@@ -20,7 +20,7 @@ type place struct {
 	regions []string
 }
 
-// fields are what can be asked of a country.
+// fields are the facts that can be asked of a country.
 var fields = [...]string{"capital", "currency", "code", "domain", "abbreviation", "number", "area"}
 
 // directions in which a neighbour can lie.

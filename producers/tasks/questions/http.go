@@ -24,7 +24,7 @@ type ServiceConfig struct {
 	remote.Reference `koanf:",squash"`
 	// MaxQuestions bounds the questions that are taken, > 0: more are an error. Defaults to 1000000.
 	MaxQuestions int `koanf:"max_questions"`
-	// Tokenizer is a tokenizer.json; "" makes one of the words of the questions and answers. Defaults to "".
+	// Tokenizer is a tokenizer.json; "" makes a tokenizer of the words of the questions and answers. Defaults to "".
 	Tokenizer string `koanf:"tokenizer"`
 }
 

@@ -23,7 +23,7 @@ type FileConfig struct {
 	// the tool says. A step may also have `tool`, its name, and `arguments`, a JSON object, in place of search. "" has none, which
 	// needs trainer.cold_start.steps to be 0. Defaults to "".
 	Demonstrations string `koanf:"demonstrations"`
-	// Tokenizer is a tokenizer.json; "" makes one of the words of the questions and answers. Defaults to "".
+	// Tokenizer is a tokenizer.json; "" makes a tokenizer of the words of the questions and answers. Defaults to "".
 	Tokenizer string `koanf:"tokenizer"`
 }
 

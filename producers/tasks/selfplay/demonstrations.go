@@ -56,7 +56,7 @@ const (
 // elsewhere is how far away the demonstration is whose document is the noise of another.
 const elsewhere = 1 << 32
 
-// Demonstration returns the tokens of the i-th one and a mask with 1 where the demonstrator wrote the token. It depends on the
+// Demonstration returns the tokens of the i-th demonstration and a mask with 1 where the demonstrator wrote the token. It depends on the
 // configuration and i alone.
 func (d *Demonstrations) Demonstration(i uint64) (tokens []int32, mask []uint8) {
 	part := i % parts

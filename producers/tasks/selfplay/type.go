@@ -69,7 +69,7 @@ func openTask(_ context.Context, cfg Config, o tasks.Opening) (*tasks.Setup, err
 	}, nil
 }
 
-// About says what a source of prompts asks for; "" of one that there is not.
+// About describes the questions of a source of prompts; "" of one that there is not.
 func About(source string) string {
 	kind, game := strings.CutPrefix(source, gamePrefix)
 	about := countries.About(kind)
@@ -89,7 +89,7 @@ type Task struct {
 	*Demonstrations
 }
 
-// New makes the task, with the opening's tokenizer if it has one. The same Config makes the same task on every machine.
+// New makes the task, with the opening's tokenizer if there is any. The same Config makes the same task on every machine.
 func New(cfg Config, o tasks.Opening) (*Task, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("task selfplay: %w", err)

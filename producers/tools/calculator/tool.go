@@ -21,7 +21,7 @@ func (Tool) Spec() producers.ToolSpec {
 	}
 }
 
-// Call works its arguments out. What is wrong with them is told to the agent.
+// Call works its arguments out. The agent is told of faults in them.
 func (Tool) Call(ctx context.Context, call producers.Call) (producers.Observation, error) {
 	text, err := evaluateUntil(ctx, call.Arguments)
 	return producers.Observation{Text: text}, err

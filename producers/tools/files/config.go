@@ -11,7 +11,7 @@ const Name = "files"
 type Config struct {
 	// FileBytes bounds a file that is read or written, > 0. Defaults to 1048576.
 	FileBytes int `koanf:"file_bytes"`
-	// OutputBytes bounds what one call shows of a file, > 0: the agent is told from which line on to read the rest. Defaults to 8192.
+	// OutputBytes bounds how much of a file a call shows, > 0: the agent is told from which line on to read the rest. Defaults to 8192.
 	OutputBytes int `koanf:"output_bytes"`
 	// Entries bounds a listing, > 0. Defaults to 200.
 	Entries int `koanf:"entries"`
@@ -37,10 +37,10 @@ func (c Config) Validate() error {
 	)
 }
 
-// anew is what the agent is told where its files were lost.
+// anew is the observation of a call after which the files are lost.
 const anew = "Error: the sandbox was started anew: all files are gone"
 
-// Texts are what the tools say of their own, for vocabularies of words.
+// Texts are the tools' own texts, for vocabularies of words.
 func (*Config) Texts() []string { return []string{anew, empty, nothing, written, changed} }
 
 // What the agent is told of what was done.

@@ -116,7 +116,7 @@ func (t *tool) Workspace(episode string) (producers.Workspace, bool) {
 	return t.spaces.Workspace(episode)
 }
 
-// Call does what its arguments say. What is wrong with them, or with the file, is told to the agent.
+// Call does what its arguments say. The agent is told of faults in them or in the file.
 func (t *tool) Call(ctx context.Context, call producers.Call) (producers.Observation, error) {
 	var a arguments
 	if err := json.Unmarshal([]byte(call.Arguments), &a); err != nil {

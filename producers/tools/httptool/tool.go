@@ -21,9 +21,9 @@ const Name = "http"
 // Config says which service is the tool. DefaultConfig has the defaults.
 type Config struct {
 	remote.Reference `koanf:",squash"`
-	// Name is what the agent calls the tool by. "" asks the service once for all three, with GET.
+	// Name is the name by which the agent calls the tool. "" asks the service once for all three, with GET.
 	Name string `koanf:"name"`
-	// Description says in a sentence what the tool does. Agents that write prompts put it there.
+	// Description describes the tool in a sentence. Agents that write prompts put it there.
 	Description string `koanf:"description"`
 	// Parameters is the JSON schema of the arguments, an object as JSON text. "" is one free text.
 	Parameters string `koanf:"parameters"`
@@ -91,9 +91,9 @@ func New(ctx context.Context, cfg Config) (*Tool, error) {
 
 // Description is how a service answers GET: what the tool is called and takes.
 type Description struct {
-	// Name is what the agent calls the tool by.
+	// Name is the name by which the agent calls the tool.
 	Name *string `json:"name"`
-	// Description says in a sentence what the tool does.
+	// Description describes the tool in a sentence.
 	Description string `json:"description,omitempty"`
 	// Parameters is the JSON schema of the arguments, an object; without it they are one free text.
 	Parameters json.RawMessage `json:"parameters,omitempty"`

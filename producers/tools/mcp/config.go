@@ -41,7 +41,7 @@ type Config struct {
 	StartTimeout time.Duration `koanf:"start_timeout"`
 	// MaxMessageBytes bounds a message of the server's, > 0; a longer one ends the session. Defaults to 4194304.
 	MaxMessageBytes int `koanf:"max_message_bytes"`
-	// OutputBytes bounds what is shown of a result, > 0. Defaults to 65536.
+	// OutputBytes bounds how much of a result is shown, > 0. Defaults to 65536.
 	OutputBytes int `koanf:"output_bytes"`
 }
 

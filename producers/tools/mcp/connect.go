@@ -170,7 +170,7 @@ func (b *bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 // CloseIdleConnections is asked for by the client of net/http.
 func (b *bearer) CloseIdleConnections() { b.base.CloseIdleConnections() }
 
-// complaints are the beginning of what a program writes to its standard error.
+// complaints are the beginning of a program's standard error.
 type complaints struct{ *child.Head }
 
 func newComplaints() complaints { return complaints{child.NewHead(1000)} }

@@ -255,7 +255,7 @@ func (t *Tool) explainBreak(ctx context.Context, s *session, conn *connection, e
 	return errors.New(anew)
 }
 
-// anew is what the agent is told of a call at which the session ended.
+// anew is the observation of a call at which the session ended.
 const anew = "the server broke down at this call and was started anew; what it kept is gone"
 
 // resultText returns the text of a result; content that is no text is named.

@@ -10,17 +10,17 @@ import (
 // Name is the type's name and the tool's.
 const Name = "python"
 
-// Config bounds cells; the section sandbox bounds what they run in.
+// Config bounds cells; the section sandbox bounds their sandbox.
 type Config struct {
-	// CellTimeout bounds the wall-clock time of one cell. A cell that runs into it is interrupted, and where it does not end within a
-	// second it costs the episode its variables. Defaults to 10s.
+	// CellTimeout bounds the wall-clock time of a cell. A cell that runs into it is interrupted, and where it does not end within a second
+	// it costs the episode its variables. Defaults to 10s.
 	CellTimeout time.Duration `koanf:"cell_timeout"`
-	// OutputBytes bounds what one cell shows, > 0: its beginning and its end are kept. It bounds the answer as well, of which nothing is
+	// OutputBytes bounds the output of a cell, > 0: its beginning and its end are kept. It bounds the answer as well, of which nothing is
 	// cut: submit raises an error for a longer one. Defaults to 8192.
 	OutputBytes int `koanf:"output_bytes"`
-	// CodeBytes bounds one cell's text, > 0: a longer one is refused unread. Defaults to 65536.
+	// CodeBytes bounds a cell's text, > 0: longer text is refused unread. Defaults to 65536.
 	CodeBytes int `koanf:"code_bytes"`
-	// NotepadBytes bounds the notepad; 0 leaves cells without one. Defaults to 4096.
+	// NotepadBytes bounds the notepad; 0 leaves cells without a tool. Defaults to 4096.
 	NotepadBytes int `koanf:"notepad_bytes"`
 	// Submit gives cells the function submit(x), which ends the episode with x as its answer. Defaults to true.
 	Submit bool `koanf:"submit"`
@@ -53,12 +53,12 @@ func (c Config) Validate() error {
 	)
 }
 
-// Texts are what the tool says of its own, for vocabularies of words; what Python says of a wrong cell is not among it.
+// Texts are the tool's own texts, for vocabularies of words; what Python says of a wrong cell is not among it.
 func (c *Config) Texts() []string {
 	return []string{c.interruptedText(), c.killedText(), ended + gone, anew, notStarted, c.tooLongText()}
 }
 
-// What the agent is told where a cell reaches a bound.
+// The observations of a cell that reaches a bound.
 const (
 	gone       = "; all variables are gone, and a new session starts with the next cell"
 	ended      = "Error: the interpreter ended"

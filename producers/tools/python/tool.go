@@ -39,7 +39,7 @@ func New(cfg Config, worlds []tasks.World, spaces *workspace.Manager) (*Tool, er
 	return &Tool{cfg: cfg, worlds: worlds, spaces: spaces, sessions: map[string]*session{}}, nil
 }
 
-// session is an episode's. Its cells run one after the other, each under the lock.
+// session is an episode's. Its cells run in turn, each under the lock.
 type session struct {
 	mu sync.Mutex
 	// over ends with the episode, by finish, and a cell that runs with it.
@@ -48,7 +48,7 @@ type session struct {
 	functions map[string]tasks.Functions // by the names of functions
 	opening   workspace.Opening
 	ends      []func() error
-	python    *workspace.Session // nil before the first cell, and after one that cost the variables
+	python    *workspace.Session // nil before the first cell, and after a cell that cost the variables
 }
 
 // Spec describes the tool.
@@ -135,8 +135,7 @@ func (s *session) closeWorlds() error {
 	return errors.Join(faults...)
 }
 
-// Call runs its arguments as a cell. What is wrong with the cell is an observation; a sandbox that cannot be had is the machinery's
-// failure.
+// Call runs its arguments as a cell. A fault of the cell is an observation; a sandbox that cannot be had is the machinery's failure.
 func (t *Tool) Call(ctx context.Context, call producers.Call) (producers.Observation, error) {
 	t.mu.Lock()
 	s := t.sessions[call.Episode]

@@ -24,7 +24,7 @@ const Name = "retrieve"
 // Config says where the service is. DefaultConfig has the defaults.
 type Config struct {
 	remote.Reference `koanf:",squash"`
-	// Name is what the agent calls the tool by. Defaults to search.
+	// Name is the name by which the agent calls the tool. Defaults to search.
 	Name string `koanf:"name"`
 	// TopK is how many documents a search returns, > 0. Defaults to 3.
 	TopK int `koanf:"top_k"`
@@ -44,7 +44,7 @@ func (c Config) Validate() error {
 	)
 }
 
-// Texts are what the tool may say beside the documents.
+// Texts are the texts that the tool may write beside the documents.
 func (c *Config) Texts() []string { return []string{tools.NothingFound} }
 
 // NoProcessReward says that a search rewards no turn.

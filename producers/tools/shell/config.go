@@ -10,13 +10,13 @@ import (
 // Name is the type's name and the tool's.
 const Name = "shell"
 
-// Config bounds scripts; the section sandbox bounds what they run in.
+// Config bounds scripts; the section sandbox bounds their sandbox.
 type Config struct {
 	// CommandTimeout bounds the wall-clock time of one script, with all that it started. Defaults to 10s.
 	CommandTimeout time.Duration `koanf:"command_timeout"`
-	// OutputBytes bounds what one script shows, > 0: its beginning and its end are kept. Defaults to 8192.
+	// OutputBytes bounds the output of a script, > 0: its beginning and its end are kept. Defaults to 8192.
 	OutputBytes int `koanf:"output_bytes"`
-	// ScriptBytes bounds one script's text, from 1 to 131000: a longer one is refused unread. Defaults to 65536.
+	// ScriptBytes bounds one script's text, from 1 to 131000: longer text is refused unread. Defaults to 65536.
 	ScriptBytes int `koanf:"script_bytes"`
 	// Program is the shell, a name or a path in the sandbox, which takes a script after -c. Defaults to sh.
 	Program string `koanf:"program"`
@@ -43,7 +43,7 @@ func (c Config) Validate() error {
 	)
 }
 
-// Texts are what the tool says of its own, for vocabularies of words; what programs say is not among it.
+// Texts are the tool's own texts, for vocabularies of words; what programs say is not among it.
 func (c *Config) Texts() []string {
 	return []string{c.timedOut(), gone, anew, c.tooLongText(), signalled, exited + "1", notStarted}
 }

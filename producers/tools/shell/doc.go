@@ -3,5 +3,5 @@
 //	tools: {shell: {type: shell, command_timeout: 10s}}
 //
 // Each call is a shell of its own in the working folder; what it prints on both outputs is shown, and how it ended where it failed. The
-// sandbox starts with the first call of any of its tools. See package workspace for what it is, and the section sandbox for its limits.
+// sandbox starts with the first call of any of its tools. See package workspace, and the section sandbox for its limits.
 package shell

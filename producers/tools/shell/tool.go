@@ -53,8 +53,8 @@ func (t *Tool) Workspace(episode string) (producers.Workspace, bool) {
 	return t.spaces.Workspace(episode)
 }
 
-// Call runs its arguments as a script. What is wrong with the script, and what it does to its sandbox, is an observation; a sandbox that
-// cannot be had is the machinery's failure.
+// Call runs its arguments as a script. A fault of the script, and its effect on its sandbox, is an observation; a sandbox that cannot be
+// had is the machinery's failure.
 func (t *Tool) Call(ctx context.Context, call producers.Call) (producers.Observation, error) {
 	if len(call.Arguments) > t.cfg.ScriptBytes {
 		return failedObservation(t.cfg.tooLongText()), nil

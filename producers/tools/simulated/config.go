@@ -27,7 +27,7 @@ const (
 
 // Config says where documents come from, and how often they are noisy.
 type Config struct {
-	// Name is what the agent calls the tool by. Defaults to search.
+	// Name is the name by which the agent calls the tool. Defaults to search.
 	Name string `koanf:"name"`
 	// Documents says where they come from: corpus, the task's passages; or model, a language model, which url and model name.
 	// Defaults to corpus.
@@ -131,7 +131,7 @@ func (n Noise) At(i uint64) float64 {
 	return n.Start + share*(n.End-n.Start)
 }
 
-// Texts are what the tool may say beside the documents.
+// Texts are the texts that the tool may write beside the documents.
 func (c *Config) Texts() []string { return []string{tools.NothingFound} }
 
 // NoProcessReward says that a search rewards no turn.

@@ -17,7 +17,7 @@ type Config struct {
 	QueryTimeout time.Duration `koanf:"query_timeout"`
 	// MaxRows bounds the rows that are shown, > 0. Defaults to 50.
 	MaxRows int `koanf:"max_rows"`
-	// OutputBytes bounds what is shown, > 0. Defaults to 4096.
+	// OutputBytes bounds the output, > 0. Defaults to 4096.
 	OutputBytes int `koanf:"output_bytes"`
 	// QueryBytes bounds a query, > 0. Defaults to 8192.
 	QueryBytes int `koanf:"query_bytes"`

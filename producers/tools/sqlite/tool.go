@@ -80,8 +80,7 @@ func (t *Tool) Open(_ context.Context, s producers.Session) error {
 	return nil
 }
 
-// Call runs its arguments as a query. What is wrong with it is told to the agent; a database that cannot be opened is the
-// machinery's failure.
+// Call runs its arguments as a query. The agent is told of faults in it; a database that cannot be opened is the machinery's failure.
 func (t *Tool) Call(ctx context.Context, call producers.Call) (o producers.Observation, err error) {
 	t.mu.Lock()
 	s := t.sessions[call.Episode]

@@ -15,17 +15,17 @@ type Config struct {
 	// Steps bounds what one cell computes, in steps of the interpreter, > 0: the same cell ends at the same step everywhere.
 	// Defaults to 10000000, about half a second.
 	Steps int64 `koanf:"steps"`
-	// CellTimeout bounds the wall-clock time of one cell; a cell that cannot be interrupted within as long again costs the
-	// episode its variables. Defaults to 5s.
+	// CellTimeout bounds the wall-clock time of a cell; a cell that cannot be interrupted within as long again costs the episode its
+	// variables. Defaults to 5s.
 	CellTimeout time.Duration `koanf:"cell_timeout"`
 	// MemoryBytes bounds the memory of one worker, at least 67108864. A worker that needs more ends, and with it the variables of
 	// its sessions. Defaults to 268435456.
 	MemoryBytes int64 `koanf:"memory_bytes"`
-	// OutputBytes bounds what one cell shows, > 0: the rest is counted and left out. Defaults to 4096.
+	// OutputBytes bounds the output of a cell, > 0: the rest is counted and left out. Defaults to 4096.
 	OutputBytes int `koanf:"output_bytes"`
-	// CodeBytes bounds one cell's text, > 0: a longer one is refused unread. Defaults to 16384.
+	// CodeBytes bounds a cell's text, > 0: longer text is refused unread. Defaults to 16384.
 	CodeBytes int `koanf:"code_bytes"`
-	// NotepadBytes bounds the notepad; 0 leaves cells without one. Defaults to 4096.
+	// NotepadBytes bounds the notepad; 0 leaves cells without a tool. Defaults to 4096.
 	NotepadBytes int `koanf:"notepad_bytes"`
 	// Submit gives cells the function submit(x), which ends the episode with x as its answer. Defaults to true.
 	Submit bool `koanf:"submit"`
@@ -67,12 +67,12 @@ func (c Config) Validate() error {
 	)
 }
 
-// Texts are what the tool says of its own, for vocabularies of words; what Starlark says of a wrong cell is not among it.
+// Texts are the tool's own texts, for vocabularies of words; what Starlark says of a wrong cell is not among it.
 func (c *Config) Texts() []string {
 	return []string{c.tooSlowText(), c.tooManySteps(), c.tooMuchMemory(), c.endedText("was killed"), c.tooLongText()}
 }
 
-// What the agent is told where a cell reaches a bound.
+// The observations of a cell that reaches a bound.
 const gone = "; all variables are gone"
 
 // tooSlowText returns the observation of a cell that took too long.

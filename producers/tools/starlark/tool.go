@@ -39,7 +39,7 @@ func New(cfg Config, worlds []tasks.World) (*Tool, error) {
 	}, nil
 }
 
-// session is an episode's. Its cells run one after the other.
+// session is an episode's. Its cells run in turn.
 type session struct {
 	mu        sync.Mutex
 	functions map[string]tasks.Functions // by the names of functions
@@ -47,7 +47,7 @@ type session struct {
 	close     []func() error
 
 	id     string
-	worker *worker // nil before the first cell, and after one that cost the variables
+	worker *worker // nil before the first cell, and after a cell that cost the variables
 	lost   bool    // the variables of earlier cells are gone, and the agent has not been told
 	own    bool    // it lost a worker that others shared, and gets one of its own
 	closed bool
@@ -136,8 +136,8 @@ func (s *session) closeWorlds() error {
 	return errors.Join(faults...)
 }
 
-// Call runs its arguments as a cell. What is wrong with the cell is an observation, and so is that a worker which several episodes shared
-// ended, by whichever of them. A worker that cannot be had, or that the machine ended between two cells, is the machinery's failure.
+// Call runs its arguments as a cell. A fault of the cell is an observation, and so is that a worker which several episodes shared ended, by
+// whichever of them. A worker that cannot be had, or that the machine ended between two cells, is the machinery's failure.
 func (t *Tool) Call(ctx context.Context, call producers.Call) (producers.Observation, error) {
 	t.mu.Lock()
 	s := t.sessions[call.Episode]

@@ -27,9 +27,9 @@ const Name = "verltool"
 // Config says where the server is. DefaultConfig has the defaults.
 type Config struct {
 	remote.Reference `koanf:",squash"`
-	// Name is what the agent calls the tool by. "" is the section's name.
+	// Name is the name by which the agent calls the tool. "" is the section's name.
 	Name string `koanf:"name"`
-	// Description says in a sentence what the tool does.
+	// Description describes the tool in a sentence.
 	Description string `koanf:"description"`
 	// Prefix and Suffix are put around the arguments, for servers that know a tool by its tags: "<python>" and "</python>". Both default
 	// to "".
