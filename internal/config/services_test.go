@@ -51,7 +51,7 @@ func TestServicesAreNamedOnce(t *testing.T) {
 		unread = append(unread, e.Key+": "+e.Problem)
 	}
 	require.Equal(t, []string{"services.idle.url: no url is idle"}, unread)
-	require.Equal(t, "URL is the service's address, http or https, without a user and password: those would be shown in logs.",
+	require.Equal(t, "URL is the service's address, http or https, without a user and password: passwords would be shown in logs.",
 		cfg.Meaning("services.judge.url"))
 }
 
