@@ -43,7 +43,7 @@ type messagesBody struct {
 	anthropicNeutral
 }
 
-// anthropicNeutral are settings that change nothing of what is sampled: the temperature is the ticket's.
+// anthropicNeutral are settings that do not change sampling: the temperature is the ticket's.
 type anthropicNeutral struct {
 	Betas               json.RawMessage `json:"betas"`
 	BillingPolicy       json.RawMessage `json:"billing_policy"`
@@ -69,7 +69,8 @@ type anthropicMessage struct {
 	Content json.RawMessage `json:"content"`
 }
 
-// anthropicTool is a tool that the agent runs. What has no effect on a model that is shown names, descriptions and schemas is taken.
+// anthropicTool is a tool that the agent runs. Settings without effect on a model that is shown names, descriptions and schemas are
+// accepted.
 type anthropicTool struct {
 	Type           string          `json:"type"`
 	Name           string          `json:"name"`

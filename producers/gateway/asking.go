@@ -14,7 +14,7 @@ import (
 type asking struct {
 	done   chan struct{}
 	cancel context.CancelFunc
-	// waiting counts the clients that wait for the answer or are being sent it; delivered says that one has got it.
+	// waiting counts the clients that wait for the answer or are being sent it; delivered says that a client has it.
 	waiting   int
 	delivered bool
 	retried   bool // a client that said so has come for it again
@@ -30,8 +30,8 @@ const (
 	firstTry tries = 0
 )
 
-// askPolicy answers a request. A client that got no answer and asks again gets the one that was sampled for it; clients that ask the same
-// at the same time, and say that each asks for the first time, get an answer each. delivered is to be called with whether the answer
+// askPolicy answers a request. A client that got no answer and asks again gets the answer that was sampled for it; clients that ask the
+// same at the same time, and say that each asks for the first time, get an answer each. delivered is to be called with whether the answer
 // reached the client.
 func (s *Session) askPolicy(ctx context.Context, r *request) (answer *reply, delivered func(bool), err error) {
 	for try := r.tries; ; try = firstTry {
@@ -47,7 +47,7 @@ func (s *Session) askPolicy(ctx context.Context, r *request) (answer *reply, del
 		case answered:
 			return a.reply, func(ok bool) { s.noteDelivery(a, ok) }, nil
 		case again:
-			continue // who asked before left, and with him the sampling ended just now
+			continue // the client that asked before left, and the sampling ended with it just now
 		}
 		if err := context.Cause(ctx); err != nil {
 			return nil, nil, err
@@ -64,8 +64,8 @@ func errGone() error {
 	return openai.Refusal(http.StatusGone, "invalid_request_error", "episode_over", "%v", errOver)
 }
 
-// awaitAnswer reports whether a client has its answer, and takes one that has none out of those who wait for it. again says that the client
-// is still there, and only has to ask anew. A client that leaves after this look is [Session.deliver]'s.
+// awaitAnswer reports whether a client has its answer, and takes a client that has none out of the waiting clients. again says that the
+// client is still there, and only has to ask anew. A client that leaves after this look is [Session.deliver]'s.
 func (s *Session) awaitAnswer(ctx context.Context, a *asking) (answered, again bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,9 +121,9 @@ func (s *Session) joinRequest(r *request, try tries) (*asking, error) {
 	return a, nil
 }
 
-// findAnswering is what answers a client that asks for the same as others did; nil where it is to be sampled for the client. First comes
-// what nobody got, since whoever asked for it has left. What others wait for, or have got, is theirs: only a client that says that it asks
-// again, or does not say, takes it for its own. The caller holds the lock.
+// findAnswering returns the request that answers a client which asks for the same as others did; nil where it is to be sampled for the
+// client. First come answers that no client got, since the client that asked for them has left. Answers that others wait for, or have got,
+// are theirs: only a client that says that it asks again, or does not say, takes it for its own. The caller holds the lock.
 func (s *Session) findAnswering(key [sha256.Size]byte, try tries) *asking {
 	const (
 		lost    = iota + 1 // delivered, as far as is known here

@@ -30,7 +30,7 @@ type chatBody struct {
 	ticketed
 }
 
-// ticketed are settings that are the ticket's, whatever a request says, and what an API takes that changes nothing.
+// ticketed are settings that the ticket decides, whatever a request says, and settings of an API that change nothing.
 type ticketed struct {
 	openai.Neutral
 	Temperature json.RawMessage `json:"temperature"`
@@ -71,7 +71,7 @@ func (b *chatBody) newRequest(*Session) (*request, error) {
 	return boundRequest(&request{messages: messages, tools: tools, stop: b.Stop, single: allowsOneCall(b.ParallelToolCalls)}, "max_tokens", b.MaxTokens)
 }
 
-// allowsOneCall reports whether a client takes at most one call of a turn.
+// allowsOneCall reports whether a client takes at most a single call of a turn.
 func allowsOneCall(parallel *bool) bool { return parallel != nil && !*parallel }
 
 // boundRequest puts a bound on the sampled tokens into a request, and refuses stops that are in every text.

@@ -9,7 +9,7 @@ import (
 	"github.com/weir-rl/weir/internal/check"
 )
 
-// Config says where agents reach the gateway, and what it accepts.
+// Config says where agents reach the gateway, and which requests it accepts.
 type Config struct {
 	// Listen is the address that agents ask the policy at; port 0 takes any free port of this machine.
 	Listen string `koanf:"listen"`
@@ -18,10 +18,10 @@ type Config struct {
 	PublicURL string `koanf:"public_url"`
 	// Stop are the tokens that end a turn of a model without a chat template. Defaults to none.
 	Stop []string `koanf:"stop"`
-	// Words are what the agent may write to the policy, and read from it, beside the questions and answers, for a vocabulary of words.
-	// Defaults to none.
+	// Words are the words that the agent may write to the policy, and read from it, beside the questions and answers, for a vocabulary of
+	// words. Defaults to none.
 	Words []string `koanf:"words"`
-	// Ignore are names of parameters of requests that are accepted and do nothing, where an agent sends one that is not known or is
+	// Ignore are names of parameters of requests that are accepted and do nothing, where an agent sends a parameter that is not known or is
 	// refused. A name within another is written with dots, such as tools.examples, and is taken out of each element of a list. Defaults to
 	// none.
 	Ignore []string `koanf:"ignore"`

@@ -6,9 +6,9 @@
 //	                                                                     │ threads: one context each, found by its messages
 //	agent ── POST {base URL}/weir/finish ───────► answer, reward ────────┘
 //
-// Each episode has a secret, which is in its base URL and is its API key too. A request is matched with the context whose messages
-// are the longest beginning of the request's: only the tokens of what follows are appended, so that what was sampled stays as it was
-// sampled. A request that continues no context opens one.
+// Each episode has a secret, which is in its base URL and is its API key too. A request is matched with the context whose messages are the
+// longest beginning of the request's: only the tokens of later messages are appended, so that sampled tokens stay as they were sampled. A
+// request that continues no context opens a context.
 //
-// What would draw tokens from another distribution than the policy's, such as top_p, is refused. The temperature is the ticket's.
+// A setting that would draw tokens from another distribution than the policy's, such as top_p, is refused. The temperature is the ticket's.
 package gateway

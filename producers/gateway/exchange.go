@@ -10,20 +10,20 @@ import (
 	"github.com/weir-rl/weir/gpu/hf/chat"
 )
 
-// request is what an agent asks of the policy, whichever API it asks by.
+// request is an agent's request to the policy, by any API.
 type request struct {
 	messages []chat.Message
 	tools    []chat.Tool
-	// maxTokens bounds what is sampled; 0 leaves it to the ticket.
+	// maxTokens bounds the sampled tokens; 0 leaves it to the ticket.
 	maxTokens int
 	// stop are texts that end the turn; they are not part of the reply.
 	stop []string
-	// single says that the client takes at most one call of a turn.
+	// single says that the client takes at most a single call of a turn.
 	single bool
 	// tries is how often the client says that it has asked before.
 	tries tries
-	// instructions are how many of the messages, at their beginning, are of this request alone: one that goes on from its reply has its
-	// own.
+	// instructions are how many of the messages, at their beginning, are of this request alone: a request that goes on from its reply has
+	// its own context.
 	instructions int
 }
 
@@ -104,7 +104,7 @@ func sameMessage(a, b chat.Message) bool {
 		})
 }
 
-// sameTools compares what tools are shown to the policy.
+// sameTools compares the tools that are shown to the policy.
 func sameTools(a, b []chat.Tool) bool {
 	return slices.EqualFunc(a, b, func(a, b chat.Tool) bool {
 		return a.Name == b.Name && a.Description == b.Description && bytes.Equal(canonicalJSON(a.Parameters), canonicalJSON(b.Parameters))

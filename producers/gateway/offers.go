@@ -12,13 +12,13 @@ import (
 	"github.com/weir-rl/weir/internal/openai"
 )
 
-// Offer is what an agent outside is told of an episode: where to ask, and what to do.
+// Offer describes an episode to an agent outside: where to ask, and the task.
 type Offer struct {
 	// BaseURL is for OpenAI's clients, AnthropicURL for Anthropic's; APIKey is for both.
 	BaseURL      string `json:"base_url"`
 	AnthropicURL string `json:"anthropic_base_url"`
 	APIKey       string `json:"api_key"`
-	// Episode names the episode; Prompt is what the agent is asked.
+	// Episode names the episode; Prompt is the question to the agent.
 	Episode string `json:"episode"`
 	Prompt  string `json:"prompt"`
 	// PromptID, Task and Source say where the prompt is from.
@@ -27,8 +27,8 @@ type Offer struct {
 	Source   string `json:"source"`
 	// Seed is the episode's own.
 	Seed uint64 `json:"seed"`
-	// World is what the task gives its tools, as JSON, for an agent that brings tools of its own; nil is nothing. It never holds the
-	// answers.
+	// World is the data that the task gives its tools, as JSON, for an agent that brings tools of its own; nil is nothing. It never holds
+	// the answers.
 	World rawJSON `json:"world"`
 	// Timeout is the seconds that the episode may take; 0 is no bound.
 	Timeout float64 `json:"timeout_s"`
@@ -57,7 +57,7 @@ type offered struct {
 	taken chan<- struct{}
 }
 
-// claimWait is how long a request for an episode waits for one.
+// claimWait is how long a request for an episode waits for an episode.
 const claimWait = 30 * time.Second
 
 func newOffers(key string) *offers {
@@ -86,7 +86,7 @@ func (s *Server) Offer(ctx context.Context, o Offer) error {
 	}
 }
 
-// serveOffer gives an episode to an agent that asks for one; 204 when none came while it waited.
+// serveOffer gives an episode to an agent that asks; 204 when none came while it waited.
 func (o *offers) serveOffer(w http.ResponseWriter, r *http.Request) {
 	got := sha256.Sum256([]byte(r.Header.Get("Authorization")))
 	if subtle.ConstantTimeCompare(got[:], o.key[:]) != 1 {

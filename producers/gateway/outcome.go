@@ -12,7 +12,7 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// outcomeBody is what an agent posts at the end of its episode.
+// outcomeBody is an agent's post at the end of its episode.
 type outcomeBody struct {
 	Answer  string             `json:"answer"`
 	Reward  *float64           `json:"reward"`
@@ -86,7 +86,7 @@ func (s *Session) Limit() schemas.StopReason {
 	return s.stop
 }
 
-// Failed is what the policy failed by, nil for nothing.
+// Failed is the policy's error, nil for none.
 func (s *Session) Failed() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,7 +96,7 @@ func (s *Session) Failed() error {
 // Key is the episode's secret: its API key, and part of its base URL.
 func (s *Session) Key() string { return s.secret }
 
-// Close ends what still runs for the agent. What it asks for afterwards is refused.
+// Close ends the agent's running requests. Later requests are refused.
 func (s *Session) Close() {
 	s.end(errOver)
 	s.mu.Lock()

@@ -95,7 +95,7 @@ func (b *responsesBody) checkSupported() error {
 	return nil
 }
 
-// inputItem is one item of a request's input.
+// inputItem is an item of a request's input.
 type inputItem struct {
 	Type      string          `json:"type"`
 	Role      string          `json:"role"`

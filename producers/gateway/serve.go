@@ -73,8 +73,8 @@ func writeWhole(w http.ResponseWriter, v any) error {
 	return nil
 }
 
-// sampleBody is the body of an API's request for a sample: what it asks of a session, whether the reply is to be streamed, and how its API
-// words the reply and what goes wrong in a stream.
+// sampleBody is the body of an API's request for a sample: its request to a session, whether the reply is to be streamed, and how its API
+// words the reply and the errors of a stream.
 type sampleBody[B any] interface {
 	*B
 	newRequest(s *Session) (*request, error)
@@ -112,7 +112,7 @@ func serveSample[B any, P sampleBody[B]](g *Server, s *Session, w http.ResponseW
 	})
 	stop()
 	if err != nil && out.Started() {
-		_ = body.writeFailure(out, openai.AsError(err)) // the client may be what failed
+		_ = body.writeFailure(out, openai.AsError(err)) // the client may have failed
 		return nil
 	}
 	return err

@@ -92,14 +92,14 @@ func (s *Server) newHTTPServer() *http.Server {
 	}
 }
 
-// mostConnections bounds those of one agent at a listener of its own; further ones wait.
+// mostConnections bounds the connections of an agent at a listener of its own; further ones wait.
 const mostConnections = 64
 
 // stopWithin bounds the end of requests of an agent that has ended.
 const stopWithin = 5 * time.Second
 
-// Serve answers the agent that asks at a listener of its own, such as that of its sandbox, until stop is called. What the agent sent before
-// its end is still taken; then the listener and its connections are closed.
+// Serve answers the agent that asks at a listener of its own, such as that of its sandbox, until stop is called. Requests that the agent
+// sent before its end are still taken; then the listener and its connections are closed.
 func (s *Server) Serve(l net.Listener) (stop func()) {
 	server := s.newHTTPServer()
 	var served sync.WaitGroup
@@ -107,7 +107,7 @@ func (s *Server) Serve(l net.Listener) (stop func()) {
 	return func() {
 		ctx, cancel := context.WithTimeout(context.Background(), stopWithin)
 		defer cancel()
-		_ = server.Shutdown(ctx) // what it leaves open is closed
+		_ = server.Shutdown(ctx) // connections that it leaves open are closed
 		_ = server.Close()
 		served.Wait()
 	}
@@ -160,7 +160,7 @@ func (s *Session) At(url string) Address {
 	return Address{OpenAI: base + "/v1", Anthropic: base, Key: s.secret}
 }
 
-// Handler routes the requests. Each path is there under /e/<secret> and, for a client that has one base URL for all episodes, with the
+// Handler routes the requests. Each path is there under /e/<secret> and, for a client that has the same base URL for all episodes, with the
 // secret as its API key.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()

@@ -24,7 +24,7 @@ type Recorder interface {
 	Open(tokens []int32) (Context, error)
 }
 
-// Context is one context of an episode.
+// Context is a context of an episode.
 type Context interface {
 	Begin(tokens []int32) error
 	Observe(tokens []int32) error
@@ -32,7 +32,7 @@ type Context interface {
 	Tokens() []int32
 }
 
-// Session is one episode while an agent outside asks the policy. It is used by many goroutines at once.
+// Session is an episode while an agent outside asks the policy. It is used by many goroutines at once.
 //
 // Invariant: each reply that an agent got was sampled once and is recorded once, however often the agent asked for it.
 //
@@ -44,17 +44,17 @@ type Session struct {
 	// most bounds the replies.
 	most int
 	// alive ends with the episode, and with it every call of the policy.
-	alive context.Context //nolint:containedctx // a session is what lives as long as it
+	alive context.Context //nolint:containedctx // the session lives as long as it
 	end   context.CancelCauseFunc
 
 	mu      sync.Mutex
 	threads []*thread
 	asked   map[[sha256.Size]byte][]*asking
-	stored  map[string]*request // with the reply at the end of its messages, by the reply's id: for those who name it and not the messages
+	stored  map[string]*request // with the reply at the end of its messages, by the reply's id: for requests that name the id and not the messages
 	replies int
 	stop    schemas.StopReason // the limit that a request ran into last
 	refused int                // requests in a row that a limit refused
-	failed  error              // what the machinery failed by
+	failed  error              // the machinery's error
 	outcome Outcome
 	posted  bool
 	ended   chan struct{} // closed when the outcome is there
@@ -62,12 +62,12 @@ type Session struct {
 	running int
 }
 
-// thread is one context of the episode, and the conversation in it.
+// thread is a context of the episode, and the conversation in it.
 type thread struct {
 	context Context
 	talk    Talk
 	tools   []chat.Tool
-	// messages are the agent's, with the policy's last reply at their end as the agent got it. While awaiting they are those that
+	// messages are the agent's, with the policy's last reply at their end as the agent got it. While awaiting they are the messages that
 	// the context holds, and the reply to them is still to be sampled: the agent left before it was.
 	messages []chat.Message
 	awaiting bool
@@ -79,7 +79,7 @@ type thread struct {
 type Outcome struct {
 	// Answer is the agent's; "" is none.
 	Answer string
-	// Reward is what the agent gives itself; nil leaves it to the task's reward.
+	// Reward is the agent's own reward; nil leaves it to the task's reward.
 	Reward *float64
 	// Rewards are its components by name; nil is none.
 	Rewards map[string]float64
@@ -229,8 +229,8 @@ func cannotWrite(err error) error {
 	return openai.BadRequest("invalid_parameter", "messages: the model's chat template cannot write them: %v", err)
 }
 
-// parseReply makes a reply of the sampled tokens. Where the request offers no tools, or what looks like a call is none, all of the turn but
-// its thoughts is text: an agent that reads calls out of the text finds them there, and one whose call cannot be read sees why.
+// parseReply makes a reply of the sampled tokens. Where the request offers no tools, or a seeming call is none, all of the turn but its
+// thoughts is text: an agent that reads calls out of the text finds them there, and an agent whose call cannot be read sees why.
 func (s *Session) parseReply(r *request, sampled []int32, why schemas.GenerateStop) *reply {
 	id := make([]byte, 12)
 	_, _ = rand.Read(id) // never fails
@@ -246,7 +246,7 @@ func (s *Session) parseReply(r *request, sampled []int32, why schemas.GenerateSt
 	got.cutAtStop(r.stop)
 	for i, call := range said.Calls {
 		if i > 0 && r.single {
-			break // the context holds what was sampled, the client is told of one call
+			break // the context holds the sampled tokens, the client is told of a single call
 		}
 		call.ID = fmt.Sprintf("call_%s_%d", got.id, i)
 		got.calls, got.finish = append(got.calls, call), finishCalls

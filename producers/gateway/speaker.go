@@ -9,7 +9,7 @@ import (
 	"github.com/weir-rl/weir/producers"
 )
 
-// Speaker writes conversations as token ids and reads what the policy sampled.
+// Speaker writes conversations as token ids and reads the policy's tokens.
 type Speaker interface {
 	// Begin are the ids of a conversation up to where the policy's turn begins, and the conversation to go on with.
 	Begin(messages []chat.Message, tools []chat.Tool) (Talk, []int32, error)
@@ -23,11 +23,12 @@ type Speaker interface {
 
 // Talk is a conversation that goes on. It is used by one goroutine at a time.
 type Talk interface {
-	// Next are the ids after those that the policy has, its own turn included. fresh says that they are all of a new context.
+	// Next are the ids after the ids that the policy has, its own turn included. fresh says that they are all of a new context.
 	Next(sampled []int32, said ...chat.Message) (ids []int32, fresh bool, err error)
 }
 
-// cloneTalk returns a copy of a conversation, to be continued before it is known whether there is room. Running text keeps nothing of one.
+// cloneTalk returns a copy of a conversation, to be continued before it is known whether there is room. Running text keeps nothing of a
+// call.
 func cloneTalk(t Talk) Talk {
 	if talk, ok := t.(*chat.Conversation); ok {
 		return talk.Clone()
@@ -55,7 +56,7 @@ func (s templated) Read(sampled []int32, tools []chat.Tool) (chat.Reply, bool) {
 }
 
 // Running speaks to a policy that was trained on running text and has no chat template: the contents of the messages in order, without
-// their roles, and a turn that ends at one of the stop texts. Each of these is one token.
+// their roles, and a turn that ends at a stop text. Each of these is a token.
 func Running(tok producers.Tokenizer, stop []string) (Speaker, error) {
 	if len(stop) == 0 {
 		return nil, errors.New("stop: name the tokens that end a turn: the model has no chat template to tell")
@@ -104,7 +105,7 @@ func (s running) Read(sampled []int32, _ []chat.Tool) (chat.Reply, bool) {
 	return chat.Reply{Content: text, Said: text}, ended
 }
 
-// encodeMessages encodes messages. What a tool said never becomes a control token; an agent that writes to such a model may use those.
+// encodeMessages encodes messages. A tool's text never becomes a control token; an agent that writes to such a model may use them.
 func (s running) encodeMessages(messages []chat.Message) (ids []int32) {
 	plain, ok := s.tok.(tokenizer.PlainEncoder)
 	for _, m := range messages {

@@ -9,8 +9,8 @@ import (
 	"fmt"
 )
 
-// Type is the type of a part. C is the struct of its own keys, O what the part is opened with, and P the part. It is not changed after
-// it is made.
+// Type is the type of a part. C is the struct of its own keys, O the arguments that the part is opened with, and P the part. It is not
+// changed after it is made.
 type Type[C, O, P any] struct {
 	name     string
 	defaults func() C
@@ -18,8 +18,8 @@ type Type[C, O, P any] struct {
 	open     func(ctx context.Context, cfg C, o O) (P, error)
 }
 
-// NewType makes a type. defaults makes a new struct of the type's keys; nil is a type without keys. keys finds the struct in what the part
-// is opened with, and open makes the part with a copy of it.
+// NewType makes a type. defaults makes a new struct of the type's keys; nil is a type without keys. keys finds the struct in these
+// arguments, and open makes the part with a copy of it.
 func NewType[C, O, P any](name string, defaults func() C, keys func(o O) any, open func(ctx context.Context, cfg C, o O) (P, error)) *Type[C, O, P] {
 	return &Type[C, O, P]{name: name, defaults: defaults, keys: keys, open: open}
 }
@@ -36,8 +36,8 @@ func (t *Type[C, O, P]) Config() any {
 	return &c
 }
 
-// Open makes the part. It is an error if the configuration is not what [Type.Config] made, or has a fault that its Validate reports.
-// The part is nil where there is an error.
+// Open makes the part. It is an error if the configuration is not of [Type.Config], or has a fault that its Validate reports. The part is
+// nil where there is an error.
 func (t *Type[C, O, P]) Open(ctx context.Context, o O) (part P, err error) {
 	var none P
 	cfg, err := t.config(o)

@@ -14,11 +14,11 @@ import (
 	"unicode/utf8"
 )
 
-// RefusedError is a service's refusal of what it was asked, in the service's words.
+// RefusedError is a service's refusal of a request, in the service's words.
 type RefusedError struct {
 	// Status is the answer's, 4xx.
 	Status int
-	// Reason is what the service says, cleaned by [Clean].
+	// Reason is the service's text, cleaned by [Clean].
 	Reason string
 }
 
@@ -34,18 +34,18 @@ type awayError struct {
 func (e *awayError) Error() string { return e.err.Error() }
 func (e *awayError) Unwrap() error { return e.err }
 
-// FailedCallError is the failure of one call at a service that answered others while the call was tried: what was asked may be why. It is
+// FailedCallError is the failure of a call at a service that answered others while the call was tried: the request may be the cause. It is
 // the machinery's failure too, as [producers.ErrUnavailable] is, unless [OfTool] makes the call's of it.
 type FailedCallError struct{ err error }
 
 func (e *FailedCallError) Error() string { return e.err.Error() }
 func (e *FailedCallError) Unwrap() error { return e.err }
 
-// errFailedCall is what an agent is told of such a call.
+// errFailedCall is the observation of such a call.
 var errFailedCall = errors.New("the service failed at this call")
 
-// OfTool is what a tool returns for an error of [Client.Post]: a [FailedCallError] becomes the call's failure, which the agent is told, so
-// that a policy cannot take an episode out of training by what it asks.
+// OfTool returns a tool's error for an error of [Client.Post]: a [FailedCallError] becomes the call's failure, which the agent is told, so
+// that a policy cannot take an episode out of training by its request.
 func OfTool(err error) error {
 	if _, ok := errors.AsType[*FailedCallError](err); ok {
 		return errFailedCall
@@ -53,15 +53,15 @@ func OfTool(err error) error {
 	return err
 }
 
-// What a call may be the cause of, beside statuses.
+// Failures that a call may be the cause of, beside statuses.
 var (
 	errLate     = errors.New("no whole answer")
 	errUnusable = errors.New("the answer cannot be used")
 	errTooLong  = errors.New("the answer has more than max_bytes")
 )
 
-// suspectsCall says that what was asked may be why an attempt failed: the service took the request, and failed at it. A service that asks
-// to be left alone, or that is not there, failed for another reason.
+// suspectsCall reports whether the request may be why an attempt failed: the service took the request, and failed at it. A service that
+// asks to be left alone, or that is not there, failed for another reason.
 func suspectsCall(err error) bool {
 	if answered, ok := errors.AsType[*StatusError](err); ok {
 		return answered.Status >= 500 && answered.Status != http.StatusServiceUnavailable
@@ -74,7 +74,7 @@ func suspectsCall(err error) bool {
 	return false
 }
 
-// Refusal is the body of an answer 4xx by which a service refuses what it was asked.
+// Refusal is the body of an answer 4xx by which a service refuses a request.
 type Refusal struct {
 	// Error says why, in words that the agent is shown.
 	Error *string `json:"error"`
@@ -180,8 +180,8 @@ func cutBytes(text string, most int) string {
 	return text[:most]
 }
 
-// Strict decodes one JSON object: a key that into does not have, a key that is there twice, and anything after the object
-// are errors, for a misspelt or doubled key would be lost without a word.
+// Strict decodes a single JSON object: a key that into does not have, a key that is there twice, and anything after the object are errors,
+// for a misspelt or doubled key would be lost without a word.
 func Strict(into any) func([]byte) error {
 	return func(data []byte) error {
 		data = bytes.TrimSpace(data)

@@ -9,7 +9,7 @@ import (
 // escapes are the sequences by which a program moves a terminal's cursor, colours text or sets a title (ECMA-48).
 var escapes = regexp.MustCompile(`\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(\x07|\x1b\\)|\x1b[@-_]?`)
 
-// Clean returns a text without what is not text: terminal escape sequences, control characters but line ends and tabs,
+// Clean returns a text without characters that are not text: terminal escape sequences, control characters but line ends and tabs,
 // characters that change the direction of writing, and bytes that are no UTF-8. Line ends become "\n".
 func Clean(text string) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")

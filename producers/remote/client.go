@@ -18,8 +18,8 @@ import (
 	"github.com/weir-rl/weir/producers"
 )
 
-// HeaderKey is the header that carries a call's idempotency key. A retry has the key of the call: a service that remembers
-// what it answered to a key does the work once.
+// HeaderKey is the header that carries a call's idempotency key. A retry has the key of the call: a service that remembers its answer to a
+// key does the work once.
 const HeaderKey = "Idempotency-Key"
 
 const (
@@ -30,7 +30,7 @@ const (
 	maxHeader     = 64 << 10
 )
 
-// Client calls one service. It is safe for concurrent use.
+// Client calls a service. It is safe for concurrent use.
 type Client struct {
 	cfg   Config
 	url   *url.URL
@@ -75,13 +75,13 @@ func (c *Client) WarnIfPlain(log *slog.Logger) {
 	}
 }
 
-// String is the service's address without what its query holds.
+// String is the service's address without its query.
 func (c *Client) String() string { return c.url.Scheme + "://" + c.url.Host + c.url.Path }
 
 // errRedirect marks a redirect that is not followed.
 var errRedirect = errors.New("a redirect is not followed")
 
-// CheckRedirect follows a redirect only to the same scheme, host and port, and only where what is asked stays the same, at most three in a
+// CheckRedirect follows a redirect only to the same scheme, host and port, and only where the request stays the same, at most three in a
 // row. It is for every client that sends a secret, or that a service could send to addresses of its choice. The error names the host alone.
 func CheckRedirect(req *http.Request, via []*http.Request) error {
 	first := via[0]
@@ -106,8 +106,8 @@ func (c *Client) Post(ctx context.Context, key string, body any, decode func([]b
 	return c.callService(ctx, c.cfg.Retries, http.MethodPost, c.url.String(), key, data, decode)
 }
 
-// Get asks with further values in the query and has the answer decoded. It is for what is asked at the start, when the service
-// may be starting too: it tries at least startRetries times more.
+// Get asks with further values in the query and has the answer decoded. It is for requests at the start, when the service may be starting
+// too: it tries at least startRetries times more.
 func (c *Client) Get(ctx context.Context, query url.Values, decode func([]byte) error) error {
 	address := *c.url
 	values := address.Query()
@@ -148,7 +148,7 @@ func (c *Client) callService(ctx context.Context, retries int, method, address, 
 }
 
 // backoffAfter returns how long to wait after an attempt, counted from 0: half of it at random, so that many callers do not come back
-// together, and at least what the service asked for.
+// together, and at least as long as the service asked for.
 func (c *Client) backoffAfter(attempt int, asked time.Duration) time.Duration {
 	longest := c.cfg.Backoff
 	for range attempt {
@@ -170,7 +170,7 @@ func waitOrCause(ctx context.Context, wait time.Duration) error {
 	}
 }
 
-// sendRequest sends one request and decodes its answer.
+// sendRequest sends a request and decodes its answer.
 func (c *Client) sendRequest(ctx context.Context, method, address, key string, body []byte, decode func([]byte) error) error {
 	select {
 	case c.slots <- struct{}{}:

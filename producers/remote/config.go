@@ -23,7 +23,7 @@ type Config struct {
 	// Backoff is the longest wait before the first retry; it doubles with every further attempt, up to 5 s. The service may ask for longer
 	// with Retry-After, up to 10 s. Defaults to 200ms.
 	Backoff time.Duration `koanf:"backoff"`
-	// MaxBytes bounds an answer, > 0; a longer one is an error. Defaults to 1 MiB.
+	// MaxBytes bounds an answer, > 0; a longer answer is an error. Defaults to 1 MiB.
 	MaxBytes int `koanf:"max_bytes"`
 	// Concurrency bounds the calls that are under way at once, > 0; others wait. Defaults to 64.
 	Concurrency int `koanf:"concurrency"`
@@ -54,7 +54,7 @@ func (c Config) Validate() error {
 	)
 }
 
-// checkURL never quotes what may be a password.
+// checkURL never quotes text that may be a password.
 func checkURL(text string) error {
 	u, err := url.Parse(text)
 	switch {

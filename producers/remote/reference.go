@@ -19,13 +19,13 @@ type Reference struct {
 // DefaultReference names no service.
 func DefaultReference() Reference { return Reference{Config: DefaultConfig()} }
 
-// serviceName is what a section of services can be called: no address is one.
+// serviceName matches the names of sections of services: no address is a name.
 var serviceName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,31}$`)
 
 // Names says whether URL is the name of a section of services.
 func (r Reference) Names() bool { return serviceName.MatchString(r.URL) }
 
-// Resolve takes how the service is called from the section of services that URL names, if it names one that there is.
+// Resolve takes the way of calling from the section of services that URL names, if there is such a section.
 func (r *Reference) Resolve(services map[string]*Service) {
 	if service := services[r.URL]; service != nil && r.Names() {
 		r.Config = service.over(r.Config)
@@ -41,7 +41,7 @@ func (r Reference) Connection() Config {
 	return c
 }
 
-// Validate reports every fault. Those of a section of services are that section's.
+// Validate reports every fault. The values of a section of services are that section's.
 func (r Reference) Validate() error {
 	if r.Names() {
 		return check.That(r.Config.URL != "", "url", "%q: no section of services has this name, and it is no address such as http://127.0.0.1:8900/tool", r.URL)

@@ -20,10 +20,10 @@ type Service struct {
 	// Backoff is the longest wait before the first retry; it doubles with every further attempt, up to 5 s. The service may ask for longer
 	// with Retry-After, up to 10 s.
 	Backoff time.Duration `koanf:"backoff" default:"200ms" min:"0s"`
-	// MaxBytes bounds an answer; a longer one is an error. 0 is the bound of the section that names the service: 16 MiB for a task, 1 MiB for
-	// any other.
+	// MaxBytes bounds an answer; a longer answer is an error. 0 is the bound of the section that names the service: 16 MiB for a task, 1
+	// MiB for any other.
 	MaxBytes int `koanf:"max_bytes" min:"0"`
-	// Concurrency bounds the calls of one section that are under way at once; others wait. 0 is the bound of the section that names the
+	// Concurrency bounds the calls of a section that are under way at once; others wait. 0 is the bound of the section that names the
 	// service: 1024 for an agent, 64 for any other.
 	Concurrency int `koanf:"concurrency" min:"0"`
 	// TokenFile is a file with the token that is sent as "Authorization: Bearer"; TokenEnv is an environment variable with

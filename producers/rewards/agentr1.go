@@ -16,8 +16,8 @@ func (a AgentR1) Reward(transcript string, golds []string) float64 {
 	return -1 + format
 }
 
-// Format is 0.5 for each assistant block but the last that is one thought and one tool call, and 0.5 if the last begins
-// with a thought and ends with an answer. Blocks that are not closed do not count.
+// Format is 0.5 for each assistant block but the last that is a thought and a tool call, and 0.5 if the last begins with a thought and ends
+// with an answer. Blocks that are not closed do not count.
 func (AgentR1) Format(transcript string) float64 {
 	blocks := assistantBlocks(transcript)
 	if len(blocks) == 0 {
@@ -55,7 +55,7 @@ func assistantBlocks(transcript string) []string {
 	return textsBetween(transcript, assistant+"\n", "<|im_end|>")
 }
 
-// isCallBlock reports whether a block is one thought, white space, and one tool call.
+// isCallBlock reports whether a block is a thought, white space, and a tool call.
 func isCallBlock(block string) bool {
 	for _, tag := range []string{"<think>", "</think>", "<tool_call>", "</tool_call>"} {
 		if strings.Count(block, tag) != 1 {
@@ -75,5 +75,5 @@ func isAnswerBlock(block string) bool {
 	return ok && found && answered && endsWith(rest, "</answer>")
 }
 
-// endsWith allows one line break after the end.
+// endsWith allows a line break after the end.
 func endsWith(s, end string) bool { return strings.HasSuffix(strings.TrimSuffix(s, "\n"), end) }

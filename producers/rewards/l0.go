@@ -11,7 +11,7 @@ func (r Range) scale(x float64) float64 { return r.Min + (r.Max-r.Min)*x }
 // Unit is [0, 1].
 func Unit() Range { return Range{0, 1} }
 
-// CodeRun is what became of a step's code: how many outputs it had, and how many of them were errors.
+// CodeRun is the result of a step's code: how many outputs it had, and how many of them were errors.
 type CodeRun struct{ Outputs, Errors int }
 
 // StepCode is the share of a step's outputs that are no errors, 0 without outputs, divided by the number of steps
@@ -60,7 +60,7 @@ func (l LengthTarget) Validate() error {
 	)
 }
 
-// Reward of one response.
+// Reward of a response.
 func (l LengthTarget) Reward(response string) float64 {
 	middle := (l.Range.Min + l.Range.Max) / 2
 	n := float64(len(splitWords(response)))

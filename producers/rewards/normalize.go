@@ -5,7 +5,7 @@ import (
 	"unicode"
 )
 
-// A Normalizer brings two spellings of one answer together before they are compared.
+// A Normalizer brings two spellings of the same answer together before they are compared.
 type Normalizer func(string) string
 
 // Normalizers by name: words is the demonstration's; squad is SQuAD's, which Search-R1, Agent-R1 and L0's evaluation
@@ -22,8 +22,8 @@ func Words(s string) string {
 	}), " ")
 }
 
-// SQuAD lowers, deletes ASCII punctuation (leaving no space), puts a space for the words a, an and the, and makes
-// each run of white space one space (Rajpurkar et al., 2016, evaluate-v1.1).
+// SQuAD lowers, deletes ASCII punctuation (leaving no space), puts a space for the words a, an and the, and makes each run of white space a
+// single space (Rajpurkar et al., 2016, evaluate-v1.1).
 func SQuAD(s string) string {
 	var out strings.Builder
 	for _, r := range lowerCase(s) {
@@ -34,8 +34,8 @@ func SQuAD(s string) string {
 	return collapseSpace(withoutArticles(out.String()))
 }
 
-// Alphanumeric lowers, deletes all but a to z, 0 to 9 and white space, and makes each run of white space one space.
-// Articles stay; other alphabets go.
+// Alphanumeric lowers, deletes all but a to z, 0 to 9 and white space, and makes each run of white space a single space. Articles stay;
+// other alphabets go.
 func Alphanumeric(s string) string {
 	var out strings.Builder
 	for _, r := range lowerCase(s) {
@@ -82,7 +82,7 @@ func isWordRune(r rune) bool { return r == '_' || unicode.IsLetter(r) || unicode
 // isSpace reports whether a character is white space as Python has it: Unicode's, and the four ASCII separators.
 func isSpace(r rune) bool { return unicode.IsSpace(r) || r >= 0x1c && r <= 0x1f }
 
-// collapseSpace writes every run of white space as one space.
+// collapseSpace writes every run of white space as a single space.
 func collapseSpace(s string) string { return strings.Join(splitWords(s), " ") }
 
 // splitWords splits a text at white space.

@@ -12,7 +12,7 @@ type SearchR1 struct {
 	AtLeast int `koanf:"at_least"`
 	// Substring asks only that a gold answer stands within the answer.
 	Substring bool `koanf:"substring"`
-	// Score is for a right answer, FormatScore for a wrong one; a missing one gets 0.
+	// Score is for a right answer, FormatScore for a wrong one; a missing answer gets 0.
 	Score       float64 `koanf:"score"`
 	FormatScore float64 `koanf:"format_score"`
 	// TagLimit quarters the score of a right answer whose transcript has more opening or closing answer tags than
@@ -88,11 +88,11 @@ func hasRetrievedGold(transcript string, golds []string) bool {
 
 const assistant = "<|im_start|>assistant"
 
-// sequenceTags are those that ValidSequence knows.
+// sequenceTags are the tags that ValidSequence knows.
 var sequenceTags = []string{"think", "search", "information", "answer"}
 
-// ValidSequence reports whether what follows the first assistant mark is think, then search and information and think as
-// often as the agent likes, then answer, with nothing but white space between; and otherwise why not.
+// ValidSequence reports whether the text after the first assistant mark is think, then search and information and think as often as the
+// agent likes, then answer, with nothing but white space between; and otherwise why not.
 func ValidSequence(transcript string) (valid bool, reason string) {
 	_, content, found := strings.Cut(transcript, assistant)
 	if !found {
@@ -139,7 +139,7 @@ func nextTag(content string) (text, tag, rest string) {
 	return content[:at], tag, content[at+len(tag):]
 }
 
-// describeMisplaced returns what is wrong with a text in a state, "" if nothing is.
+// describeMisplaced describes the fault of a text in a state, "" if there is none.
 func describeMisplaced(text, state string) string {
 	text = trimSpace(text)
 	switch {

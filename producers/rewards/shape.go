@@ -27,7 +27,7 @@ func (s Shape) Validate() error {
 	)
 }
 
-// Apply shapes one reward.
+// Apply shapes a reward.
 func (s Shape) Apply(r float64) float64 {
 	r = (r + s.Bias) * s.Scale
 	if s.Clip > 0 {

@@ -26,7 +26,7 @@ type Opening struct {
 	Task string
 	// Config is the result of [Type.Config], with the values that the user set.
 	Config any
-	// Sources are those of the task's questions, sorted.
+	// Sources are the sources of the task's questions, sorted.
 	Sources []string
 	// Spaces are the sandboxes of the process, for rewards that run a model's code; nil where the program has none. A reward that will need
 	// them says so when it is opened: see [workspace.Manager.Claim].

@@ -8,12 +8,12 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// Split names a part of a data set by what it may be used for.
+// Split names a part of a data set by its use.
 type Split string
 
 // The splits.
 const (
-	// Train is what the policy learns from.
+	// Train is the part that the policy learns from.
 	Train Split = "train"
 	// Validation is for choosing: hyperparameters, when to stop, which checkpoint to keep.
 	Validation Split = "validation"
@@ -24,11 +24,11 @@ const (
 // Splits are all splits, in order.
 func Splits() []Split { return []Split{Train, Validation, Test} }
 
-// Passage is one document of a corpus.
+// Passage is a document of a corpus.
 type Passage struct {
-	// Title names what the passage is about; a search for exactly the title finds it.
+	// Title names the subject of the passage; a search for exactly the title finds it.
 	Title string `json:"title"`
-	// Text is what the agent is shown.
+	// Text is the text that the agent is shown.
 	Text string `json:"text"`
 }
 
@@ -40,8 +40,8 @@ type Dataset struct {
 	Questions map[Split][]schemas.Prompt
 }
 
-// Validate reports every fault of the data set: no training question, a question without text,
-// id or answer (one with hidden data for its reward needs no answer), an id that two questions share (in whichever splits).
+// Validate reports every fault of the data set: no training question, a question without text, id or answer (a question with hidden data
+// for its reward needs no answer), an id that two questions share (in whichever splits).
 func (d *Dataset) Validate() error {
 	var faults []error
 	if len(d.Questions[Train]) == 0 {
@@ -80,9 +80,9 @@ func (d *Dataset) Sources(split Split) []string {
 	return sources
 }
 
-// Sample returns up to n questions of a split, as many of every source as of any other where the split has
-// enough (a small source gives all it has), in an order that interleaves the sources. The same arguments
-// give the same sample, and a smaller n gives a prefix of what a greater one gives.
+// Sample returns up to n questions of a split, as many of every source as of any other where the split has enough (a small source gives all
+// it has), in an order that interleaves the sources. The same arguments give the same sample, and a smaller n gives a prefix of the sample
+// of a greater n.
 func (d *Dataset) Sample(split Split, n int, seed uint64) []schemas.Prompt {
 	pools := groupBySource(d.Questions[split], seed)
 	var sample []schemas.Prompt

@@ -17,7 +17,7 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// maxRowBytes bounds one line of a data file, so that a file without line ends is refused and not swallowed.
+// maxRowBytes bounds a line of a data file, so that a file without line ends is refused and not swallowed.
 const maxRowBytes = 1 << 20
 
 // maxFaults is how many bad rows are reported before the rest of the file is left unread.
@@ -59,14 +59,14 @@ func ReadCorpus(name string, r io.Reader) ([]Passage, error) {
 	return passages, nil
 }
 
-// questionRow is one line of a question file.
+// questionRow is a line of a question file.
 type questionRow struct {
 	ID       string   `json:"id"`
 	Question string   `json:"question"`
 	Answers  []string `json:"answers"`
 	Source   string   `json:"source"`
 	Split    Split    `json:"split"`
-	// Meta is what the task's own tools and rewards need beside that.
+	// Meta is further data for the task's own tools and rewards.
 	Meta map[string]string `json:"meta"`
 }
 
@@ -75,9 +75,9 @@ type questionRow struct {
 //	{"question": "what is the capital of sweden ?", "answers": ["stockholm"], "source": "1", "split": "train", "id": "q1"}
 //
 // The first two keys are needed. An object "meta" of texts goes to the task's reward as it is. A source is the kind of question, all kinds
-// being asked equally often; without one it is "all". An id without a value is made from the question, so it stays the same when rows move.
-// The split is train, validation or test; if no row names one, the questions are divided by a hash of their ids, 80, 10 and 10 in a
-// hundred. If some rows name one and others do not, the others are refused.
+// being asked equally often; without a source it is "all". An id without a value is made from the question, so it stays the same when rows
+// move. The split is train, validation or test; if no row names a split, the questions are divided by a hash of their ids, 80, 10 and 10 in
+// a hundred. If some rows name a split and others do not, the others are refused.
 func ReadQuestions(name string, r io.Reader) (map[Split][]schemas.Prompt, error) {
 	out := map[Split][]schemas.Prompt{}
 	lines := map[string]int{} // by id
@@ -142,7 +142,7 @@ func (r *questionRow) checkRow() error {
 	return errors.Join(faults...)
 }
 
-// splitByHash divides by a hash: adding or moving rows moves no other row from one split to another.
+// splitByHash divides by a hash: adding or moving rows moves no other row to another split.
 func splitByHash(id string) Split {
 	switch n := Hash(id) % 10; {
 	case n < 8:
@@ -175,7 +175,7 @@ func Filled(key, value string) error {
 	return nil
 }
 
-// DecodeRow reads one JSON object and nothing after it. Keys it does not know are refused: a misspelt one would be lost.
+// DecodeRow reads a single JSON object and nothing after it. Keys it does not know are refused: a misspelt field would be lost.
 func DecodeRow(row []byte, into any) error {
 	if !utf8.Valid(row) {
 		return errors.New("not UTF-8 text")
@@ -191,7 +191,7 @@ func DecodeRow(row []byte, into any) error {
 	return nil
 }
 
-// explainRow returns what is wrong with a row in the words of its format, for what encoding/json says in the words of Go.
+// explainRow describes the fault of a row in the words of its format, where encoding/json uses the words of Go.
 func explainRow(err error, into any) error {
 	var wrong *json.UnmarshalTypeError
 	var torn *json.SyntaxError
@@ -235,7 +235,7 @@ func jsonKind(t reflect.Type) string {
 	}
 }
 
-// Rows calls fn with every line that is not blank and gathers what it refuses, as file:line: fault.
+// Rows calls fn with every line that is not blank and gathers its errors, as file:line: fault.
 func Rows(name string, r io.Reader, fn func(row []byte) error) error {
 	var faults []error
 	scanner := bufio.NewScanner(r)

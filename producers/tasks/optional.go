@@ -1,10 +1,9 @@
 package tasks
 
-// What the parts of a run may say beside what they must. Each interface is asked for where it is met, and a part that is none has
-// nothing to say.
+// Optional interfaces of the parts of a run. Each interface is asked for where it is met, and a part that is none has nothing to say.
 
-// Lasting is the configuration of a task some of whose keys are what a run is: with another value its checkpoints, or its held-out
-// questions, mean something else. A run does not go on under another value of one.
+// Lasting is the configuration of a task with keys that define a run: with another value its checkpoints, or its held-out questions, mean
+// something else. A run does not go on under another value of such a key.
 type Lasting interface {
 	// Lasting lists these keys, as they stand in the task's section.
 	Lasting() []string
@@ -17,7 +16,8 @@ type Speaker interface {
 	Texts() []string
 }
 
-// Measured are demonstrations whose lengths are known: one that no model of the run could hold is refused before anything starts.
+// Measured are demonstrations whose lengths are known: a demonstration that no model of the run could hold is refused before anything
+// starts.
 type Measured interface {
 	Demonstrations
 	// Longest is the length of the longest demonstration, in tokens; 0 where there is none.

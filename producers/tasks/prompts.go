@@ -8,7 +8,7 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// Prompts is the endless order in which the questions of one split are asked: cursor 0, 1, 2, ...
+// Prompts is the endless order in which the questions of a split are asked: cursor 0, 1, 2, ...
 //
 // Cursors go round the sources in turn, so that any run of consecutive cursors asks of each equally often,
 // and each source goes through its questions in a new order every epoch. The prompt at a cursor depends only
@@ -33,7 +33,7 @@ func (p *Prompts) Prompt(cursor uint64) schemas.Prompt {
 	return p.pools[cursor%n].questionAt(cursor / n)
 }
 
-// pool is the questions of one source.
+// pool is the questions of a source.
 type pool struct {
 	questions []schemas.Prompt
 	seed      uint64

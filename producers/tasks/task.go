@@ -9,15 +9,14 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// Task is something to train an agent on. A configuration names it, in the section tasks, and sets its keys; [Task.Open]
-// makes what the roles of a run need of it.
+// Task is something to train an agent on. A configuration names it, in the section tasks, and sets its keys; [Task.Open] makes the parts of
+// it that the roles of a run need.
 type Task interface {
 	// Name is the task's type in a configuration: lower-case letters, digits, - and _.
 	Name() string
-	// Config is a pointer to a new struct that holds the defaults of the task's own keys, or nil where it has none. Each
-	// field with a tag `koanf:"name"` is a key; a tag `usage:"..."` says what it means. A method Validate() error, of the
-	// struct or of its pointer, reports every fault, each beginning with its key. The names type, weight, agent, tools,
-	// reward and limits are taken.
+	// Config is a pointer to a new struct that holds the defaults of the task's own keys, or nil where it has none. Each field with a tag
+	// `koanf:"name"` is a key; a tag `usage:"..."` explains it. A method Validate() error, of the struct or of its pointer, reports every
+	// fault, each beginning with its key. The names type, weight, agent, tools, reward and limits are taken.
 	Config() any
 	// Open makes the task. The same Opening makes the same Setup, on every machine: the roles of a run each open it.
 	Open(ctx context.Context, o Opening) (*Setup, error)
@@ -31,12 +30,12 @@ type Opening struct {
 	Config any
 	// Seed is the run's.
 	Seed uint64
-	// Tokenizer is the run's, which the task must use: a model folder has one, and the tasks of a run share one. It is nil
-	// where the run uses the tokenizer that this task brings. Where several tasks are mixed, each is opened first without
-	// a tokenizer and then again with the one that they share.
+	// Tokenizer is the run's, which the task must use: a model folder has a tokenizer, and the tasks of a run share a tokenizer. It is nil
+	// where the run uses the tokenizer that this task brings. Where several tasks are mixed, each is opened first without a tokenizer and
+	// then again with the shared tokenizer.
 	Tokenizer Tokenizer
-	// Texts are what the agents and tools of the run may show to the policy beside what is in the task itself, for a task
-	// that makes its vocabulary of words.
+	// Texts are the texts that the agents and tools of the run may show to the policy beside the task's own, for a task that makes its
+	// vocabulary of words.
 	Texts []string
 	// Tags are tokens of their own that the agents of the run write, for the same task.
 	Tags []string
@@ -48,12 +47,12 @@ type Opening struct {
 type Setup struct {
 	// Data are the questions in three splits, and the passages that a search tool finds. Its train split has a question.
 	Data *Dataset
-	// Tokenizer is the one that Demonstrations and Agent were made with: [Opening.Tokenizer] where that is not nil.
+	// Tokenizer is the tokenizer that Demonstrations and Agent were made with: [Opening.Tokenizer] where that is not nil.
 	Tokenizer Tokenizer
 	// Demonstrations are imitated before the reinforcement learning begins; nil where there are none.
 	Demonstrations Demonstrations
-	// Agent, Tools and Reward are what the task brings of its own. nil leaves the choice to the configuration, as do
-	// the names in the task's section, which come first.
+	// Agent, Tools and Reward are the task's own. nil leaves the choice to the configuration, as do the names in the task's section, which
+	// come first.
 	Agent  producers.Agent
 	Tools  []producers.Tool
 	Reward producers.Reward
@@ -62,7 +61,7 @@ type Setup struct {
 	// Order is the order in which the train split is asked. nil asks each source as often as any other, each in a new order every
 	// epoch.
 	Order Order
-	// Check refuses the tools that the task's episodes may call, such as for the lack of one that a row of data names. nil takes any.
+	// Check refuses the tools that the task's episodes may call, such as for the lack of a tool that a row of data names. nil takes any.
 	Check func(tools []producers.ToolSpec) error
 	// Where says where a question stands by its id, such as questions.jsonl:12, for whoever has to mend it. "" is nowhere; nil knows of
 	// none.
@@ -70,10 +69,10 @@ type Setup struct {
 	// About describes the questions of a source in a few words, for tables: "a country's neighbour". "" says nothing; nil says nothing of
 	// any.
 	About func(source string) string
-	// HeldOut says what the questions of the test split are about, as a continuation of "240 questions": " about countries
-	// that no training question names". It may be "".
+	// HeldOut describes the questions of the test split, as a continuation of "240 questions": " about countries that no training question
+	// names". It may be "".
 	HeldOut string
-	// Phrase writes what a person asks as the questions of the task are written, such as in lower case. nil leaves it.
+	// Phrase writes a person's question as the questions of the task are written, such as in lower case. nil leaves it.
 	Phrase func(text string) string
 }
 
@@ -85,33 +84,33 @@ type Tokenizer interface {
 	JSON() []byte
 }
 
-// Demonstrations are what the supervised start imitates. The i-th is always the same. mask is 1 at the tokens
-// to be imitated; the first token is never one.
+// Demonstrations are the examples that the supervised start imitates. The i-th is always the same. mask is 1 at the tokens to be imitated;
+// the first token is never imitated.
 type Demonstrations interface {
 	Demonstration(i uint64) (tokens []int32, mask []uint8)
 }
 
-// Demonstration is an episode written out: a question, calls of tools with what they said, and the answer.
+// Demonstration is an episode written out: a question, calls of tools with their observations, and the answer.
 type Demonstration struct {
-	// Role is whose context it is, for an agent that plays several roles: see [schemas.Role]. "" is who reads the question.
+	// Role is whose context it is, for an agent that plays several roles: see [schemas.Role]. "" is the agent that reads the question.
 	Role     string
 	Question string
-	// Notes are the agent's notepad, and Before the turns that it is shown, where the demonstration is one segment of an episode whose
-	// context was trimmed; a step of those without arguments is an output by itself. Neither is imitated.
+	// Notes are the agent's notepad, and Before the turns that it is shown, where the demonstration is a segment of an episode whose
+	// context was trimmed; a step of Before without arguments is an output by itself. Neither is imitated.
 	Notes  string
 	Before []Step
-	// Steps are the calls, and Answer what the agent answers then; "" where the last step ends the episode, or the segment.
+	// Steps are the calls, and Answer is the agent's answer after them; "" where the last step ends the episode, or the segment.
 	Steps  []Step
 	Answer string
 }
 
-// Step is one call of a tool.
+// Step is a call of a tool.
 type Step struct {
 	// Tool is the tool's name; "" is the first tool that the agent has.
 	Tool string
-	// Arguments are what it is called with: free text, or JSON where the tool has a schema.
+	// Arguments are the arguments of the call: free text, or JSON where the tool has a schema.
 	Arguments string
-	// Result is what it said.
+	// Result is its observation.
 	Result string
 }
 
@@ -131,7 +130,7 @@ type Rewritable interface {
 // {"role", "content"} that ends with the question. An agent that speaks a chat template begins with them.
 const MetaMessages = "messages"
 
-// Message is one of them.
+// Message is a message of a conversation.
 type Message struct {
 	Role    string `json:"role"`
 	Content string `json:"content"`
@@ -173,5 +172,5 @@ type presetTask struct {
 	preset func() Preset
 }
 
-// Preset is what the task brings for a run.
+// Preset is the settings that the task brings for a run.
 func (t presetTask) Preset() Preset { return t.preset() }

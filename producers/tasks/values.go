@@ -10,6 +10,6 @@ type Record map[string]any
 // Valued are [Functions] with variables beside them, which code can read.
 type Valued interface {
 	Functions
-	// Values are those variables by name, as JSON values.
+	// Values are the variables by name, as JSON values.
 	Values() map[string]any
 }

@@ -29,9 +29,9 @@ func SpecialTokens() []string {
 	}
 }
 
-// NewTokenizer makes a word-level tokenizer for a data set: the special tokens, then every word of its
-// passages, questions and answers and of the further texts, lower-cased and sorted. Further texts are what else
-// an agent may be shown, such as a tool's message that nothing was found.
+// NewTokenizer makes a word-level tokenizer for a data set: the special tokens, then every word of its passages, questions and answers and
+// of the further texts, lower-cased and sorted. Further texts are other texts that an agent may be shown, such as a tool's message that
+// nothing was found.
 func NewTokenizer(d *Dataset, further ...string) (*tokenizer.Tokenizer, error) {
 	return newTokenizer(d, nil, further)
 }
@@ -69,9 +69,9 @@ func vocabularyWords(d *Dataset, further []string) []string {
 	return slices.Compact(words)
 }
 
-// WordTokenizer is the tokenizer of a task whose vocabulary is of words: the one that it is opened with, or else
-// [NewTokenizer] of the data set, the opening's tags and texts and the further texts. A tokenizer from outside that lacks one of their
-// words, or a special token, is refused; one that is not of words writes every text, and is taken.
+// WordTokenizer is the tokenizer of a task whose vocabulary is of words: the tokenizer that it is opened with, or else [NewTokenizer] of
+// the data set, the opening's tags and texts and the further texts. A tokenizer from outside that lacks any of their words, or a special
+// token, is refused; a tokenizer that is not of words writes every text, and is taken.
 func WordTokenizer(o Opening, d *Dataset, further ...string) (Tokenizer, error) {
 	further = slices.Concat(further, o.Texts)
 	if o.Tokenizer == nil {

@@ -19,8 +19,9 @@ import (
 // maxFaults bounds the faults that an agent is told of at once.
 const maxFaults = 10
 
-// Checked returns a tool with a schema as one whose arguments are held against it: all that is wrong is told to the agent, by path, and an
-// argument that the schema does not name is wrong. A tool without a schema, or with one that cannot be understood here, is left as it is.
+// Checked returns a tool with a schema as a tool whose arguments are held against the schema: all that is wrong is told to the agent, by
+// path, and an argument that the schema does not name is wrong. A tool without a schema, or with a schema that cannot be understood here,
+// is left as it is.
 func Checked(tool producers.Tool) producers.Tool {
 	parameters := tool.Spec().Parameters
 	if parameters == nil {
@@ -57,7 +58,7 @@ func checkArguments(schema *jsonschema.Schema, resolved *jsonschema.Resolved, te
 		}
 		return errors.New("wrong arguments: " + strings.Join(faults, "; "))
 	}
-	// What is not said by path above, such as patterns and bounds.
+	// Faults that are not reported by path above, such as patterns and bounds.
 	if err := resolved.Validate(arguments); err != nil {
 		said := err.Error()
 		return errors.New("wrong arguments: " + said[strings.LastIndex(said, "validating ")+len("validating "):])
@@ -65,7 +66,7 @@ func checkArguments(schema *jsonschema.Schema, resolved *jsonschema.Resolved, te
 	return nil
 }
 
-// faultsOf are those of types, of names and of enumerations, each with its path.
+// faultsOf are the faults of types, of names and of enumerations, each with its path.
 func faultsOf(s *jsonschema.Schema, value any, path string) []string {
 	if s == nil || s.Ref != "" {
 		return nil

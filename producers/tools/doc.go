@@ -1,3 +1,2 @@
-// Package tools holds the tools that agents call, and what wraps any tool: injected latency, a time limit,
-// a bound on its arguments.
+// Package tools holds the tools that agents call, and wrappers of any tool: injected latency, a time limit, a bound on its arguments.
 package tools

@@ -13,7 +13,7 @@ import (
 )
 
 // GuardConfig keeps a tool from being asked too much, and a failure of the machinery's from costing an episode at once. The zero value,
-// with one attempt, guards nothing.
+// with a single attempt, guards nothing.
 type GuardConfig struct {
 	// MaxConcurrent bounds the calls that are under way at once in this process, >= 0; others wait. 0 is no bound.
 	MaxConcurrent int `koanf:"max_concurrent"`
@@ -23,7 +23,7 @@ type GuardConfig struct {
 	Breaker BreakerConfig `koanf:"breaker"`
 }
 
-// RetryConfig says how often a call is tried. What the agent is told of, such as wrong arguments, is never tried again.
+// RetryConfig says how often a call is tried. Errors that the agent is told of, such as wrong arguments, are never tried again.
 type RetryConfig struct {
 	// Attempts at a call, > 0; more than 1 only for tools that keep nothing for an episode. Defaults to 1.
 	Attempts int `koanf:"attempts"`
@@ -35,7 +35,7 @@ type RetryConfig struct {
 type BreakerConfig struct {
 	// Failures is after how many calls in a row that were unavailable the tool is left alone, >= 0. 0 never does.
 	Failures int `koanf:"failures"`
-	// Pause is for how long: calls wait for its end, where their time allows, and one of them then tries whether the tool is back.
+	// Pause is for how long: calls wait for its end, where their time allows, and a single call then tries whether the tool is back.
 	// Defaults to 10s.
 	Pause time.Duration `koanf:"pause"`
 }
@@ -67,14 +67,14 @@ func (c GuardConfig) Validate() error {
 	)
 }
 
-// Guard is one tool's, or one server's: the tools that it wraps share its bound and its breaker.
+// A Guard belongs to a tool, or to a server: the tools that it wraps share its bound and its breaker.
 type Guard struct {
 	cfg   GuardConfig
 	slots chan struct{} // nil is no bound
 
 	mu       sync.Mutex
 	failures int           // in a row
-	probing  bool          // one call tries whether the tool is back
+	probing  bool          // a single call tries whether the tool is back
 	until    time.Time     // it is left alone before that
 	changed  chan struct{} // closed when a probe has ended
 }
@@ -124,7 +124,7 @@ func waitUntil(ctx context.Context, d time.Duration, or <-chan struct{}) bool {
 	return true
 }
 
-// callOnce makes one attempt, when there is room and the tool is not left alone.
+// callOnce makes a single attempt, when there is room and the tool is not left alone.
 func (g *Guard) callOnce(ctx context.Context, tool producers.Tool, call producers.Call) (producers.Observation, error) {
 	if g.slots != nil {
 		select {

@@ -79,7 +79,7 @@ type query struct {
 	terms []term
 }
 
-// term is a word of a query with what is left of its postings.
+// term is a word of a query with the rest of its postings.
 type term struct {
 	docs   []uint32
 	counts []uint16

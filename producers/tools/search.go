@@ -17,7 +17,7 @@ import (
 // SearchName is the search tool's name.
 const SearchName = "search"
 
-// NothingFound is what a search without a match returns.
+// NothingFound is the result of a search without a match.
 const NothingFound = "nothing found."
 
 // SearchConfig says how passages are ranked.
@@ -47,10 +47,9 @@ func (c SearchConfig) Validate() error {
 	)
 }
 
-// Search finds passages by their words: first those whose title is exactly the query, then by BM25
-// (Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond", 2009, with the
-// logarithm of 1 + the odds, so that no word counts against a passage). Words are runs of letters and digits,
-// case folded. It is not changed after it is made.
+// Search finds passages by their words: first the passages whose title is exactly the query, then by BM25 (Robertson and Zaragoza, "The
+// Probabilistic Relevance Framework: BM25 and Beyond", 2009, with the logarithm of 1 + the odds, so that no word counts against a passage).
+// Words are runs of letters and digits, case folded. It is not changed after it is made.
 type Search struct {
 	cfg      SearchConfig
 	passages []tasks.Passage

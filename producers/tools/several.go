@@ -7,14 +7,14 @@ import (
 	"github.com/weir-rl/weir/producers"
 )
 
-// Several are the tools of one section, such as those of a server: agents have each of them. It is a tool only so that [Type.Open] can
-// return it.
+// Several are the tools of a section, such as those of a server: agents have each of them. It is a tool only so that [Type.Open] can return
+// it.
 type Several []producers.Tool
 
 // Spec is the first tool's.
 func (s Several) Spec() producers.ToolSpec { return s[0].Spec() }
 
-// Call fails: the tools are called one by one.
+// Call fails: the tools are called in turn.
 func (s Several) Call(context.Context, producers.Call) (producers.Observation, error) {
 	return producers.Observation{}, errors.New("several tools cannot be called as one")
 }

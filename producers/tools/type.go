@@ -29,7 +29,7 @@ type Opening struct {
 	Name string
 	// Config is the result of [Type.Config], with the values that the user set.
 	Config any
-	// Passages are those of the task that the tool is opened for; nil where the task has none.
+	// Passages are the passages of the task that the tool is opened for; nil where the task has none.
 	Passages []tasks.Passage
 	// Worlds are the functions of that task, for tools that run an agent's code; nil where the task has none.
 	Worlds []tasks.World

@@ -67,13 +67,13 @@ func Slow(tool producers.Tool, cfg LatencyConfig) (producers.Tool, error) {
 const (
 	// lastWord is how long a call may take to end once its time is over, before it is left behind.
 	lastWord = time.Second
-	// maxAbandoned bounds the calls of one tool that are left behind and still run.
+	// maxAbandoned bounds the calls of a tool that are left behind and still run.
 	maxAbandoned = 32
 )
 
-// Within returns the tool with a time limit on each call, > 0. What takes longer fails, and the agent is told, unless the
-// tool itself says that it was unavailable. A call that ignores its context is left behind: it goes on by itself, and is counted by
-// [producers.Abandoned]. While 32 calls of the tool do, it is unavailable.
+// Within returns the tool with a time limit on each call, > 0. A longer call fails, and the agent is told, unless the tool itself says that
+// it was unavailable. A call that ignores its context is left behind: it goes on by itself, and is counted by [producers.Abandoned]. While
+// 32 calls of the tool do, it is unavailable.
 func Within(tool producers.Tool, limit time.Duration) producers.Tool {
 	timedOut := fmt.Errorf("timed out after %s", limit)
 	var left atomic.Int64
@@ -110,7 +110,7 @@ func Within(tool producers.Tool, limit time.Duration) producers.Tool {
 	}}
 }
 
-// Cut returns the tool with a bound on what its observations keep. The default bound leaves one that the tool brings.
+// Cut returns the tool with a bound on its observations. The default bound gives way to a bound that the tool brings.
 func Cut(tool producers.Tool, cut producers.Cut) producers.Tool {
 	if cut == producers.DefaultCut() {
 		return tool
@@ -143,7 +143,7 @@ func awaitEnd(ctx context.Context, done <-chan error) (err error, ended bool) {
 	}
 }
 
-// Bare is the tool within all that wraps it; of a tool that is placed on workers, the one of this process.
+// Bare is the tool within all that wraps it; of a tool that is placed on workers, the tool of this process.
 func Bare(tool producers.Tool) producers.Tool {
 	for {
 		switch outer := tool.(type) {
@@ -200,7 +200,7 @@ func (w wrapped) Close(ctx context.Context, episode string) error {
 	return nil
 }
 
-// Workspace is that of the tool within, if it has one.
+// Workspace is the workspace of the tool within, if there is any.
 func (w wrapped) Workspace(episode string) (producers.Workspace, bool) {
 	if tool, ok := w.Tool.(producers.Workspaced); ok {
 		return tool.Workspace(episode)

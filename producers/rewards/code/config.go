@@ -12,9 +12,9 @@ import (
 // Name is the type's name.
 const Name = "code"
 
-// Where the program stands in what the agent gives.
+// Where the program stands in the agent's answer.
 const (
-	// ExtractAuto takes the last fence of code, else what stands in the last <code> and </code>, else all of it.
+	// ExtractAuto takes the last fence of code, else the text of the last <code> and </code>, else all of it.
 	ExtractAuto = "auto"
 	// ExtractFence takes the last fence alone.
 	ExtractFence = "fence"
@@ -22,7 +22,7 @@ const (
 	ExtractWhole = "whole"
 )
 
-// Config says what a program is worth, and within which bounds it is tested.
+// Config sets the reward of a program, and the bounds of its tests.
 type Config struct {
 	// Correct is the reward for a program that passes all tests, Wrong for any other; an episode without a program is wrong. Default to 1
 	// and 0.
@@ -40,8 +40,8 @@ type Config struct {
 	File string `koanf:"file"`
 	// Tests bounds the tests of a prompt that are run, the first ones; 0 runs all. Defaults to 0.
 	Tests int `koanf:"tests"`
-	// TestTimeout bounds the wall-clock time of one test, Timeout that of all of a program: what did not run by then is not passed. Default
-	// to 10s and 1m.
+	// TestTimeout bounds the wall-clock time of a test, Timeout the time of all tests of a program: tests that did not run by then are not
+	// passed. Default to 10s and 1m.
 	TestTimeout time.Duration `koanf:"test_timeout"`
 	Timeout     time.Duration `koanf:"timeout"`
 	// Site makes the packages importable that are installed for the machine's Python. Defaults to false.

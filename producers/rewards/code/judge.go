@@ -23,7 +23,7 @@ var (
 	child string
 )
 
-// job is what the judge is given.
+// job is the judge's input.
 type job struct {
 	Site    bool      `json:"site"`
 	Alone   bool      `json:"alone"` // in a process namespace: all that is left of a test can be ended
@@ -38,7 +38,7 @@ type job struct {
 type jobTest struct {
 	Input string            `json:"input"`
 	Args  []json.RawMessage `json:"args"`
-	Most  int               `json:"most"` // bytes that are read of what comes
+	Most  int               `json:"most"` // bytes of the output that are read
 }
 
 // told is a line of the judge's.
@@ -54,16 +54,16 @@ type told struct {
 	Broken  string          `json:"broken"`
 }
 
-// verdict is what came of a program.
+// verdict is the result of a program.
 type verdict struct{ passed, of int }
 
 const (
-	// slack is what is read beside twice what is expected, in bytes, and mostRead what is read at most.
+	// slack is how many bytes are read beyond twice the expected output, and mostRead the most that are read.
 	slack    = 4096
 	mostRead = 1 << 20
-	// mostTold bounds what the judge tells.
+	// mostTold bounds the judge's report.
 	mostTold = 64 << 20
-	// startTime is what the judge's own start is given beside the programs' time.
+	// startTime is the time of the judge's own start beside the programs' time.
 	startTime = 10 * time.Second
 )
 
@@ -110,8 +110,8 @@ func (r *Reward) testProgram(ctx context.Context, program string, tests *suite) 
 var errSpoilt = errors.New("the program ended its sandbox")
 
 // runJudge runs the judge in a fresh sandbox. A sandbox that ends meanwhile, or that has no process left once the program ran, may be the
-// machine's doing or the program's: another is tried, and where that comes to the same while one with nothing in it does not, it was the
-// program.
+// machine's doing or the program's: another judge is tried, and if that fails as well while a judge with an empty program does not, the
+// program was the cause.
 func (r *Reward) runJudge(ctx context.Context, command producers.Command) (producers.Result, error) {
 	for range 2 {
 		result, err := r.runOnce(ctx, command)
@@ -156,7 +156,7 @@ func wrapUnavailable(err error) error {
 	return fmt.Errorf("%w: %w", producers.ErrUnavailable, err)
 }
 
-// judgeHadNoProcess reports whether the judge told that it could start no process after one of the program's had run.
+// judgeHadNoProcess reports whether the judge could start no process after a process of the program had run.
 func judgeHadNoProcess(stdout []byte) bool {
 	last := bytes.TrimRight(stdout, "\n")
 	last = last[bytes.LastIndexByte(last, '\n')+1:]

@@ -42,7 +42,7 @@ func New(cfg Config, spaces *workspace.Manager) (*Reward, error) {
 	return &Reward{cfg, spaces}, nil
 }
 
-// Score runs the prompt's hidden tests. Its errors are the machinery's, or those of a prompt whose tests are missing or broken.
+// Score runs the prompt's hidden tests. Its errors are the machinery's, or of a prompt whose tests are missing or broken.
 func (r *Reward) Score(ctx context.Context, ticket *schemas.Ticket, t *producers.Transcript) (producers.Score, error) {
 	tests, err := parseTests(ticket.Prompt.Hidden)
 	if err != nil {
@@ -83,7 +83,7 @@ func (r *Reward) findProgram(ctx context.Context, t *producers.Transcript) (stri
 			return "", false // it started none
 		}
 		text, err := t.Workspace.ReadFile(ctx, r.cfg.File, maxProgram)
-		return string(text), err == nil && len(text) > 0 // what is wrong with the file is the agent's doing
+		return string(text), err == nil && len(text) > 0 // a fault of the file is the agent's doing
 	}
 	if t.Stop != schemas.StopAnswer {
 		return "", false

@@ -13,7 +13,7 @@ import (
 // tolerance is how far a number with a fraction may be off, relative to the greater of it and 1.
 const tolerance = 1e-6
 
-// sameOutput compares what a program printed with what it was to print: line by line without the white space at their ends and without
+// sameOutput compares the output of a program with the expected output: line by line without the white space at their ends and without
 // empty lines at the end of all, and where that differs word by word, a word with a fraction as a number.
 func sameOutput(said, want string) bool {
 	if tidyOutput(said) == tidyOutput(want) {
@@ -52,7 +52,7 @@ func splitLines(text string) []string {
 	return out
 }
 
-// sameFraction compares two words as numbers, where the wanted one has a fraction: whole numbers are compared to the letter.
+// sameFraction compares two words as numbers, where the wanted number has a fraction: whole numbers are compared to the letter.
 func sameFraction(word, want string) bool {
 	if !strings.ContainsAny(want, ".eE") {
 		return false
@@ -76,8 +76,8 @@ type wrapping struct {
 	text bool // each as a text of JSON, as the arguments are
 }
 
-// wrappingOf is how a prompt's outputs are written: they are wrapped where every one of them is. By one alone it could not be told from a
-// list or a text that the function is to return.
+// wrappingOf is how a prompt's outputs are written: they are wrapped where all of them are. A single result could not be distinguished from
+// a list or a text that the function is to return.
 func wrappingOf(tests []data.Test) wrapping {
 	w := wrapping{list: len(tests) > 0, text: len(tests) > 0}
 	for _, t := range tests {
@@ -158,7 +158,7 @@ func sameValue(a, b any) bool {
 	return a == b
 }
 
-// sameNumber compares numbers of which one has a fraction: whole numbers are compared to the letter.
+// sameNumber compares numbers, at least one with a fraction: whole numbers are compared to the letter.
 func sameNumber(a, b json.Number) bool {
 	if !strings.ContainsAny(a.String()+b.String(), ".eE") {
 		return false

@@ -23,7 +23,7 @@ const maxComponents = 64
 // Config says which service is the reward. DefaultConfig has the defaults.
 type Config struct {
 	remote.Reference `koanf:",squash"`
-	// MaxReward bounds a score and each of its components by magnitude; a greater one is an error. Defaults to 1e6.
+	// MaxReward bounds a score and each of its components by magnitude; a greater reward is an error. Defaults to 1e6.
 	MaxReward float64 `koanf:"max_reward"`
 }
 
@@ -61,7 +61,7 @@ type Request struct {
 	Run     string `json:"run"`
 	Task    string `json:"task"`
 	Episode string `json:"episode"`
-	// Prompt is what the agent was asked, with the accepted answers.
+	// Prompt is the question, with the accepted answers.
 	Prompt Prompt `json:"prompt"`
 	// Answer is the agent's final answer; "" if there was none.
 	Answer string `json:"answer"`
@@ -69,7 +69,7 @@ type Request struct {
 	Stop string `json:"stop"`
 	// Sampled counts the tokens that the policy sampled.
 	Sampled int `json:"sampled"`
-	// Text is the whole of the last context, what tools said among it.
+	// Text is the whole of the last context, the tools' words among it.
 	Text string `json:"text"`
 	// Turns are the agent's moves in order.
 	Turns []Turn `json:"turns"`
@@ -84,21 +84,21 @@ type Prompt struct {
 	Meta    map[string]string `json:"meta,omitempty"`
 }
 
-// Turn is one move of the agent.
+// Turn is a move of the agent.
 type Turn struct {
-	// Text is what the policy sampled.
+	// Text is the policy's text.
 	Text string `json:"text"`
-	// Tool is "" when the turn called none; Arguments are what it was called with.
+	// Tool is "" when the turn called none; Arguments are the arguments of the call.
 	Tool      string `json:"tool"`
 	Arguments string `json:"arguments"`
-	// Observation is what the tool said, Error why it failed.
+	// Observation is the tool's text, Error why it failed.
 	Observation string `json:"observation"`
 	Error       string `json:"error"`
 }
 
 // Answer is the body of the answer.
 type Answer struct {
-	// Reward is what the policy is trained on; it is needed.
+	// Reward is the reward that the policy is trained on; it is needed.
 	Reward *float64 `json:"reward"`
 	// Components are parts of it by name, which metrics show: exact_match, 0 or 1, is the share of right answers in
 	// evaluations.

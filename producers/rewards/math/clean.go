@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// answer is a text made ready to be read: what it says without its dress.
+// answer is a text made ready to be read: its contents without markup.
 type answer struct {
 	text string
-	// unit is what stands behind a number, in the singular: "cm", "dollar", "degree", "percent"; "" for none.
+	// unit is a unit behind a number, in the singular: "cm", "dollar", "degree", "percent"; "" for none.
 	unit string
 }
 
@@ -181,7 +181,7 @@ var units = map[string]bool{
 	"people": true, "student": true, "apple": true, "point": true, "square meter": true, "square inch": true, "square foot": true, "cubic inch": true, "radian": true,
 }
 
-// unitName returns the one name of a unit.
+// unitName returns the canonical name of a unit.
 func unitName(unit string) string {
 	for long, short := range map[string]string{"centimeter": "cm", "millimeter": "mm", "kilometer": "km", "kilogram": "kg", "metre": "meter", "litre": "liter"} {
 		if unit == long || unit == long+"s" {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// maxAnswer bounds an answer in bytes; a longer one is compared as text.
+// maxAnswer bounds an answer in bytes; a longer answer is compared as text.
 const maxAnswer = 600
 
 // Options say how strict [Equal] is.
@@ -19,7 +19,7 @@ type Options struct {
 	Loose bool
 }
 
-// Equal reports whether an answer is the accepted one.
+// Equal reports whether an answer equals the accepted answer.
 func (o Options) Equal(given, accepted string) bool {
 	g, a := cleanAnswer(given), cleanAnswer(accepted)
 	if plainText(g.text) == "" || plainText(a.text) == "" {
@@ -69,7 +69,7 @@ func choiceLetter(s string) string {
 	return m[1]
 }
 
-// plainText is a text without space, \text and case, for words and for what is no expression.
+// plainText is a text without space, \text and case, for words and for text that is no expression.
 func plainText(s string) string {
 	s = strings.ReplaceAll(strings.ReplaceAll(s, `\text`, ""), `\$`, "")
 	fields := strings.Fields(s)
@@ -96,7 +96,7 @@ func (o Options) sameAnswer(g, a string, loose bool) bool {
 	return o.sameMember(gl[0], al[0], loose)
 }
 
-// splitRelation splits at =, <, > and their like, the signs among the parts, so that < and > point one way.
+// splitRelation splits at =, <, > and their like, the signs among the parts, so that < and > point the same way.
 func splitRelation(s string) []string {
 	s = strings.NewReplacer(`\le `, "<=", `\ge `, ">=", `\le`, "<=", `\ge`, ">=", `\lt`, "<", `\gt`, ">", `\ne `, "!=").Replace(s)
 	var out []string

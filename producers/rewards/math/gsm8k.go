@@ -25,8 +25,8 @@ var (
 	anyNumber   = regexp.MustCompile(`-?[0-9.,]+`)
 )
 
-// GSM8K is the number in a solution, as verl takes it out. ok is false where there is none. verl's releases differ in which number
-// after #### counts, the first or, in later ones, the last: this takes the last, and looks at the last 300 characters alone, as those.
+// GSM8K is the number in a solution, as verl takes it out. ok is false where there is none. verl's releases differ in which number after
+// #### counts, the first or, in later ones, the last: this takes the last, and looks at the last 300 characters alone, as they do.
 func GSM8K(solution, method string) (answer string, ok bool) {
 	if r := []rune(solution); len(r) > 300 {
 		solution = string(r[len(r)-300:])
@@ -47,11 +47,11 @@ func GSM8K(solution, method string) (answer string, ok bool) {
 	return answer, len(found) > 0
 }
 
-// GSM8KConfig says what an answer is worth.
+// GSM8KConfig sets the reward of an answer.
 type GSM8KConfig struct {
 	// Method is strict, the number after ####, or flexible, the last number. Defaults to strict.
 	Method string `koanf:"method"`
-	// Score is the reward for the right number, FormatScore that for another one. Default to 1 and 0.
+	// Score is the reward for the right number, FormatScore for another number. Default to 1 and 0.
 	Score       float64 `koanf:"score"`
 	FormatScore float64 `koanf:"format_score"`
 }
@@ -61,7 +61,7 @@ func (c GSM8KConfig) Validate() error {
 	return check.All(check.OneOf("method", c.Method, Strict, Flexible), check.Finite("score", c.Score), check.Finite("format_score", c.FormatScore))
 }
 
-// GSM8KReward scores as verl does: the number must be the accepted one to the letter.
+// GSM8KReward scores as verl does: the number must be the accepted number to the letter.
 type GSM8KReward struct{ cfg GSM8KConfig }
 
 // Score is that of the last turn.

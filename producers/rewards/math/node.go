@@ -142,7 +142,7 @@ func powerOf(x, e complex128) complex128 {
 	return cmplx.Pow(x, e)
 }
 
-// rootOf returns the real root of a real number where there is one.
+// rootOf returns the real root of a real number where there is any.
 func rootOf(x, by complex128) complex128 {
 	switch {
 	case by == 2 && imag(x) == 0 && real(x) >= 0:
@@ -155,7 +155,7 @@ func rootOf(x, by complex128) complex128 {
 	return powerOf(x, 1/by)
 }
 
-// functions of one argument.
+// functions of a single argument.
 var functions = map[string]func(complex128) complex128{
 	"sin": cmplx.Sin, "cos": cmplx.Cos, "tan": cmplx.Tan, "cot": cmplx.Cot, "ln": cmplx.Log, "log": cmplx.Log10, "exp": cmplx.Exp,
 	"sec": func(x complex128) complex128 { return 1 / cmplx.Cos(x) }, "csc": func(x complex128) complex128 { return 1 / cmplx.Sin(x) },
@@ -190,8 +190,8 @@ func (n *node) addVariables(into map[string]bool) {
 	}
 }
 
-// isLiteral reports whether an expression is one number as numbers are written: with a sign, as a fraction of two whole numbers, as a mixed
-// number, or times a power of ten. It is a number that was worked out, and no sum that is left to do.
+// isLiteral reports whether an expression is a single number as numbers are written: with a sign, as a fraction of two whole numbers, as a
+// mixed number, or times a power of ten. It is a number that was worked out, and no sum that is left to do.
 func (n *node) isLiteral() bool {
 	switch n.op {
 	case number:
@@ -200,7 +200,7 @@ func (n *node) isLiteral() bool {
 		return n.kids[0].isLiteral() && n.kids[0].op != negate
 	case divide:
 		return isWhole(n.kids[0]) && isWhole(n.kids[1])
-	case add: // the parser makes one of a mixed number alone
+	case add: // the parser makes it of a mixed number alone
 		return n.name == mixed
 	case multiply:
 		return len(n.kids) == 2 && n.kids[0].op == number && isPowerOfTen(n.kids[1])

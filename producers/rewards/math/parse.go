@@ -100,7 +100,7 @@ func (p *parser) peekToken() string {
 	return ""
 }
 
-// takeToken takes the next token where it is one of tokens.
+// takeToken takes the next token where it is among tokens.
 func (p *parser) takeToken(tokens ...string) bool {
 	for _, t := range tokens {
 		if p.peekToken() == t {
@@ -248,7 +248,7 @@ func (p *parser) parsePower() (*node, error) {
 	}
 }
 
-// parseArgument reads the argument of a command or an exponent: a group, or one token.
+// parseArgument reads the argument of a command or an exponent: a group, or a token.
 func (p *parser) parseArgument() (*node, error) {
 	if p.peekToken() == "{" || p.peekToken() == "(" {
 		return p.parseFactor()
@@ -259,7 +259,7 @@ func (p *parser) parseArgument() (*node, error) {
 	}
 	t := p.peekToken()
 	if len(t) > 1 && (isDigit(t[0]) || isLetter(t[0])) && !strings.Contains(t, ".") {
-		p.tokens[p.at] = t[1:] // \frac12, \sqrt3x, x^2y: one character
+		p.tokens[p.at] = t[1:] // \frac12, \sqrt3x, x^2y: a single character
 		return parseAtom(t[:1])
 	}
 	return p.parseFactor()

@@ -18,8 +18,8 @@ const ComponentFormat = "format"
 
 // The places in which an answer is looked for.
 const (
-	// ExtractAuto takes the last \boxed{}, else what follows the last ####, else what follows the last "answer is" or "Answer:",
-	// else the whole.
+	// ExtractAuto takes the last \boxed{}, else the text after the last ####, else the text after the last "answer is" or "Answer:", else
+	// the whole.
 	ExtractAuto = "auto"
 	// ExtractBoxed takes the last \boxed{} alone.
 	ExtractBoxed = "boxed"
@@ -27,10 +27,10 @@ const (
 	ExtractWhole = "whole"
 )
 
-// Config says what an answer is worth.
+// Config sets the reward of an answer.
 type Config struct {
-	// Correct and Wrong are the rewards for an answer that is and that is not the accepted one; an episode without an answer is
-	// wrong. Default to 1 and 0.
+	// Correct and Wrong are the rewards for an accepted answer and for any other; an episode without an answer is wrong. Default to 1 and
+	// 0.
 	Correct float64 `koanf:"correct"`
 	Wrong   float64 `koanf:"wrong"`
 	// Format is added where the answer stands where it is looked for. Defaults to 0.
@@ -99,7 +99,7 @@ func (r *Reward) Ballot(text string) string {
 	return strings.TrimSpace(answer)
 }
 
-// Same reports whether each would be right where the other is accepted: 1/2, 0.5 and \frac12 are one answer, and 17*23 is none of 391,
+// Same reports whether each would be right where the other is accepted: 1/2, 0.5 and \frac12 are the same answer, and 17*23 is none of 391,
 // unless loose takes it.
 func (r *Reward) Same(a, b string) bool {
 	o := Options{Loose: r.cfg.Loose}

@@ -14,9 +14,9 @@ import (
 // Name is the type's in a configuration.
 const Name = "posted"
 
-// Config says what an episode is worth whose agent posted nothing.
+// Config sets the reward of an episode whose agent posted nothing.
 type Config struct {
-	// Missing is the reward of an episode that ended without a posted one, such as at a limit. Defaults to 0.
+	// Missing is the reward of an episode that ended without a posted reward, such as at a limit. Defaults to 0.
 	Missing float64 `koanf:"missing"`
 }
 
@@ -37,7 +37,7 @@ func New(cfg Config) (*Reward, error) {
 // ComponentPosted is the component, 0 or 1, that reports whether the agent posted a reward.
 const ComponentPosted = "posted"
 
-// Score is what the agent posted.
+// Score is the agent's posted reward.
 func (r *Reward) Score(_ context.Context, _ *schemas.Ticket, t *producers.Transcript) (producers.Score, error) {
 	if t.Posted == nil {
 		return producers.Score{Total: r.cfg.Missing, Components: map[string]float64{ComponentPosted: 0}}, nil

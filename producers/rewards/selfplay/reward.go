@@ -1,4 +1,4 @@
-// Package selfplay is the reward of the agent of this name: what each part of a game is worth.
+// Package selfplay is the reward of the agent of this name: the rewards of a game's parts.
 package selfplay
 
 import (
@@ -14,7 +14,7 @@ import (
 // Name is the type's in a configuration.
 const Name = "selfplay"
 
-// What a valid question is worth to its proposer, of the share p of the solvers that answered it rightly.
+// The rewards of a valid question for its proposer, by the share p of the solvers that answered it rightly.
 const (
 	ByDifficulty  = "difficulty"  // 1 - p, as in Search Self-play: most where no solver was right
 	ByUncertainty = "uncertainty" // 4p(1-p): most where half of the solvers were right, nothing where all or none were
@@ -29,14 +29,14 @@ const (
 	ComponentSolved = "solved"
 )
 
-// Config says what the proposer is paid. Each solver gets 1 for a right answer, else 0, and the verifier 0 always, so that an estimator
-// which compares parts of one name neither raises nor lowers what the verifier did.
+// Config sets the reward of the proposer. Each solver gets 1 for a right answer, else 0, and the verifier 0 always, so that an estimator
+// which compares parts of the same name neither reinforces nor weakens the verifier.
 type Config struct {
-	// Proposer is what a valid question is worth, of the share p of the solvers that were right: difficulty is 1 - p, uncertainty
-	// 4p(1-p). Defaults to difficulty.
+	// Proposer is the reward of a valid question, by the share p of the solvers that were right: difficulty is 1 - p, uncertainty 4p(1-p).
+	// Defaults to difficulty.
 	Proposer string `koanf:"proposer"`
-	// Invalid is what a question is worth that holds its answer, that the verifier answers wrongly, or that there is not: 0 or less, at
-	// least -1. Defaults to 0.
+	// Invalid is the reward of a question that holds its answer, that the verifier answers wrongly, or that is missing: 0 or less, at least
+	// -1. Defaults to 0.
 	Invalid float64 `koanf:"invalid"`
 }
 
@@ -59,10 +59,10 @@ func New(cfg Config) (*Reward, error) {
 	return &Reward{cfg}, nil
 }
 
-// Score is what each part of a game is worth; of a plain question, 1 for the right answer.
+// Score returns the reward of each part of a game; of a plain question, 1 for the right answer.
 //
-// The total of a game is the share of the solvers that were right, which is what a curve of the rewards shows; whoever credits agents apart
-// does not read it, for each part has a reward of its own.
+// The total of a game is the share of the solvers that were right, as a curve of the rewards shows; whoever credits agents apart does not
+// read it, for each part has a reward of its own.
 func (r *Reward) Score(_ context.Context, ticket *schemas.Ticket, t *producers.Transcript) (producers.Score, error) {
 	answers := ticket.Prompt.Answers
 	if len(t.Contexts) == 0 || t.Contexts[0].Agent != selfplay.Proposer {
@@ -74,7 +74,7 @@ func (r *Reward) Score(_ context.Context, ticket *schemas.Ticket, t *producers.T
 	}
 	asked, valid, solvers, right := 0.0, 0.0, 0.0, 0.0
 	agents := map[string]float64{}
-	for _, c := range t.Contexts { // each part has one
+	for _, c := range t.Contexts { // each part has a reward
 		correct := 0.0
 		if selfplay.Right(c.Answer, answers...) {
 			correct = 1

@@ -1,5 +1,5 @@
-// Package team is the reward of a planner and its workers: the planner is paid what the reward weighted gives the episode, and each worker
-// the same, or that only for an answer.
+// Package team is the reward of a planner and its workers: the planner gets the episode's reward of type weighted, and each worker the
+// same, or that only for an answer.
 package team
 
 import (
@@ -16,22 +16,23 @@ import (
 // Name is the type's in a configuration.
 const Name = "team"
 
-// What a worker is paid.
+// The rewards of a worker.
 const (
 	ByOutcome = "outcome"
 	ByAnswer  = "answered"
 )
 
-// ComponentWorkers is the component beside those of weighted: the share of the workers that gave the planner an answer, 0 without workers.
+// ComponentWorkers is the component beside the components of weighted: the share of the workers that gave the planner an answer, 0 without
+// workers.
 const ComponentWorkers = "workers_answered"
 
-// Config says what the planner and the workers are paid.
+// Config sets the rewards of the planner and the workers.
 type Config struct {
-	// Worker is what each worker is paid: outcome, the episode's reward, as one with the planner; answered, the episode's reward where the
-	// worker gave the planner an answer, else 0, each apart (agent_rewards), so that an estimator compares workers with workers. Defaults
-	// to outcome.
+	// Worker is the reward of each worker: outcome, the episode's reward, together with the planner; answered, the episode's reward where
+	// the worker gave the planner an answer, else 0, each apart (agent_rewards), so that an estimator compares workers with workers.
+	// Defaults to outcome.
 	Worker string `koanf:"worker"`
-	// Config says what the episode is worth.
+	// Config sets the reward of the episode.
 	weighted.Config `koanf:",squash"`
 }
 
@@ -61,7 +62,7 @@ func New(cfg Config) (*Reward, error) {
 	return &Reward{cfg, outcome}, nil
 }
 
-// Score is what weighted gives, with a reward for each agent where workers are paid apart.
+// Score returns the score of weighted, with a reward for each agent where workers are paid apart.
 func (r *Reward) Score(ctx context.Context, ticket *schemas.Ticket, t *producers.Transcript) (producers.Score, error) {
 	score, err := r.outcome.Score(ctx, ticket, t)
 	if err != nil {

@@ -18,7 +18,7 @@ const (
 	ComponentLength         = "length"
 )
 
-// component scores one thing about a finished episode.
+// component scores a single property of a finished episode.
 type component func(t *producers.Transcript, golds []string) float64
 
 // weighableComponents returns all components that the configuration can weigh, by name.
@@ -81,8 +81,8 @@ func formatShare(t *producers.Transcript) float64 {
 	return min(1, float64(acted)/float64(len(t.Turns)))
 }
 
-// codeExecution is the share of what an episode's turns with tool calls put out that was no error, 0 without any: a traceback of code
-// that a tool ran is an error like a failure of the tool.
+// codeExecution is the share of an episode's tool outputs that were no errors, 0 without any: a traceback of code that a tool ran is an
+// error like a failure of the tool.
 func codeExecution(t *producers.Transcript) float64 {
 	var runs []*rewards.CodeRun
 	for _, turn := range t.Turns {

@@ -13,8 +13,8 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// Config says what an episode is worth: the sum of its components, each by its weight, then shaped. All components
-// but those of published work are from 0 to 1. A weight of 0 does not compute its component.
+// Config sets the reward of an episode: the sum of its components, each by its weight, then shaped. All components but the components of
+// published work are from 0 to 1. A weight of 0 does not compute its component.
 type Config struct {
 	// ExactMatch weighs 1 for an accepted answer, else 0.
 	ExactMatch float64 `koanf:"exact_match"`
@@ -34,8 +34,8 @@ type Config struct {
 	// agent_r1, search_r1, search_r1_format, search_r1_subem and verl_search_r1.
 	Published map[string]float64 `koanf:"published"`
 
-	// BySource gives the questions of a source weights of their own, by component, in the place of all those above:
-	// `{"2n": {exact_match: 1}, "3": {f1: 1, answered: 0.1}}`. Every component and published reward can be named.
+	// BySource gives the questions of a source weights of their own, by component, in the place of all the weights above: `{"2n":
+	// {exact_match: 1}, "3": {f1: 1, answered: 0.1}}`. Every component and published reward can be named.
 	BySource map[string]map[string]float64 `koanf:"by_source"`
 
 	// Normalizer brings spellings together before they are compared: words, squad or alphanumeric. Defaults to
@@ -116,7 +116,7 @@ func New(cfg Config) (*Reward, error) {
 	return r, nil
 }
 
-// computedWeights leaves out the components without a weight, but for those that people compare runs by.
+// computedWeights leaves out the components without a weight, but for the components that people compare runs by.
 func computedWeights(weights map[string]float64) map[string]float64 {
 	out := map[string]float64{producers.ComponentExactMatch: 0, ComponentAnswered: 0}
 	for name, weight := range weights {

@@ -15,13 +15,14 @@ type DemoConfig struct {
 	Seed uint64 `koanf:"seed"`
 	// Guess is the share of demonstrations, 0 to 1, that call the function without having looked at help.
 	Guess float64 `koanf:"guess"`
-	// GiveUp is the share of those whose guess fails, 0 to 1, that submit 0 then; the others look at help.
+	// GiveUp is the share of demonstrations with a failed guess, 0 to 1, that submit 0 then; the others look at help.
 	GiveUp float64 `koanf:"give_up"`
-	// WrongNested is the share of nested questions, 0 to 1, in which one of the functions is called wrong in spite of help.
+	// WrongNested is the share of nested questions, 0 to 1, in which a function is called wrong in spite of help.
 	WrongNested float64 `koanf:"wrong_nested"`
 }
 
-// DefaultDemoConfig guesses in three cases of five, and then mostly gives up: what is done most often, and so greedily, scores nothing.
+// DefaultDemoConfig guesses in three cases of five, and then mostly gives up: the most frequent choice, and so the greedy choice, scores
+// nothing.
 func DefaultDemoConfig() DemoConfig {
 	return DemoConfig{Seed: 1, Guess: 0.6, GiveUp: 0.7, WrongNested: 0.4}
 }

@@ -30,14 +30,14 @@ func About(source string) string {
 	return ""
 }
 
-// world is what the functions of a question's world are made of.
+// world is the data of the functions of a question's world.
 type world struct {
 	// Key makes the values of this question its own.
 	Key       uint64      `json:"key"`
 	Functions []signature `json:"functions"`
 }
 
-// question is one with its world.
+// question is a question with its world.
 type question struct {
 	world world
 	// first and second are the numbers of the inner function, third that of the outer.
@@ -45,7 +45,7 @@ type question struct {
 	nested               bool
 }
 
-// numbers are below: each is one word of the vocabulary.
+// numbers are below: each is a word of the vocabulary.
 const numbers = 100
 
 // drawQuestion draws a question about functions of these names.

@@ -46,7 +46,7 @@ func (s signature) rightCall(first, second string) string {
 	return made
 }
 
-// results is what a function returns are below.
+// results is the bound of a function's results.
 const results = 1_000_000
 
 // hashOperation returns the value of an operation on two numbers. Both are hashed with the name and the key of the question, so that no

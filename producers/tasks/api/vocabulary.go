@@ -13,7 +13,7 @@ import (
 const wording = "( ) , . ? help submit takes the first second and once twice error : other arguments a function undefined cell is in this turn " +
 	"there no more than one was cut"
 
-// newTokenizer has each name, material and number as one word. Results are no words: nothing that the policy writes can hold one.
+// newTokenizer has each name, material and number as a word. Results are no words: nothing that the policy writes can hold such a word.
 func newTokenizer(names []string, further []string) (*tokenizer.Tokenizer, error) {
 	words := strings.Fields(wording)
 	for i := range numbers {

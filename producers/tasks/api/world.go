@@ -28,16 +28,16 @@ func (f functions) Open(s producers.Session) (tasks.Functions, error) {
 	return e, nil
 }
 
-// episode is the functions of one question.
+// episode is the functions of a question.
 type episode struct {
 	helps bool
 	world world
 	named map[string]signature
-	// returned is what each function returned, which it takes once more.
+	// returned is each function's result, which it takes once more.
 	returned map[string]map[int64]bool
 }
 
-// Names are help and those of the functions.
+// Names are help and the functions' names.
 func (e *episode) Names() []string {
 	out := []string{helpName}
 	for _, f := range e.world.Functions {

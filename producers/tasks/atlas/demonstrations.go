@@ -16,7 +16,7 @@ import (
 type DemoConfig struct {
 	// Seed makes other demonstrations of the same kind.
 	Seed uint64 `koanf:"seed"`
-	// Composed is the share of demonstrations, 0 to 1, that answer in one cell; the others look up one country in a cell.
+	// Composed is the share of demonstrations, 0 to 1, that answer in a single cell; the others look up a country in each cell.
 	Composed float64 `koanf:"composed"`
 	// Forget is the share of neighbours, 0 to 1, that are forgotten: the country itself stands in their place.
 	Forget float64 `koanf:"forget"`
@@ -95,7 +95,7 @@ func (s script) worldAt(i uint64) (tasks.Demonstration, question, places) {
 // variables keep the values of a question's terms.
 var variables = [...]string{"a", "b"}
 
-// separateSteps returns the answer with one look-up in a cell, and the output of each cell.
+// separateSteps returns the answer with a look-up in each cell, and the output of each cell.
 func (q question) separateSteps(atlas places) []tasks.Step {
 	var steps []tasks.Step
 	for k, t := range q {

@@ -1,4 +1,4 @@
-// Package atlas is a task that is solved in one cell of code where an agent that searches needs several turns. It asks about the real
+// Package atlas is a task that is solved in a single cell of code where an agent that searches needs several turns. It asks about the real
 // countries of tasks/countries, divided in the same way:
 //
 //	the code of sweden times the code of peru ?
@@ -10,7 +10,7 @@
 //
 //	submit ( find ( find ( " sweden " ) . neighbour ) . code * find ( " peru " ) . code )
 //
-// No code and no product is a word, so that none can be copied or guessed. Most demonstrations look up one country in each cell and submit
-// in a last one, which takes more turns than there are; a few are composed as above. That composing pays is for the rewards to teach. The
+// No code and no product is a word, so that none can be copied or guessed. Most demonstrations look up a country in each cell and submit in
+// a last cell, which takes more turns than there are; a few are composed as above. That composing pays is for the rewards to teach. The
 // demonstrations are in made-up worlds: no fact can be remembered from them.
 package atlas

@@ -14,7 +14,7 @@ import (
 const (
 	// Codes asks for the product of two countries' codes, which takes two look-ups.
 	Codes = "codes"
-	// OneBeside has a neighbour in place of one of them, BothBeside in place of both: three look-ups and four.
+	// OneBeside has a neighbour in place of a country, BothBeside in place of both: three look-ups and four.
 	OneBeside  = "one neighbour"
 	BothBeside = "two neighbours"
 	// Capital asks for the capital of a country's neighbour, as tasks/countries does: two look-ups.

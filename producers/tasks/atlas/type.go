@@ -22,8 +22,8 @@ type Config struct {
 	HeldOut int `koanf:"held_out"`
 	// Seed draws other questions about the same countries. Defaults to 1.
 	Seed uint64 `koanf:"seed"`
-	// Shuffled deals the facts to other countries than those that the answers are made of, as a control: what is read then is wrong.
-	// Defaults to false.
+	// Shuffled deals the facts to other countries than the answers' countries, as a control: facts that are read then are wrong. Defaults
+	// to false.
 	Shuffled bool `koanf:"shuffled"`
 	// Demo says how the demonstrations of the cold start are made.
 	Demo DemoConfig `koanf:"demo"`

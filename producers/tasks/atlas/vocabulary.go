@@ -15,7 +15,7 @@ import (
 const wording = `( ) , . : = " * ? ' - the of times capital code neighbour find submit a b struct none error line no such country takes name undefined ` +
 	"unknown binary op int string has attribute got want"
 
-// newTokenizer has the words of the countries and their capitals. No code and no product is one.
+// newTokenizer has the words of the countries and their capitals. No code and no product is a word.
 func newTokenizer(countries []*facts.Country, further []string) (*tokenizer.Tokenizer, error) {
 	words := strings.Fields(wording)
 	for _, c := range countries {

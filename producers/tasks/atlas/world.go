@@ -14,7 +14,7 @@ import (
 	"github.com/weir-rl/weir/producers/tasks/facts"
 )
 
-// place is what find returns of a country.
+// place is the result of find for a country.
 type place struct {
 	name, capital string
 	code          int64

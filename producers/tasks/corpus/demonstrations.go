@@ -18,7 +18,7 @@ type Written struct {
 	seed   uint64
 }
 
-// demonstrationRow is one line of a demonstration file.
+// demonstrationRow is a line of a demonstration file.
 type demonstrationRow struct {
 	// Role is whose it is, of an agent that plays several roles.
 	Role     string `json:"role"`
@@ -48,7 +48,7 @@ func LoadDemonstrations(path string, tok tasks.Tokenizer, seed uint64) (*Written
 //
 // Steps may be missing. The last may be without info, and then the row without an answer: that step ends the episode, as a call of the tool
 // finish does. A step may have "tool" and "arguments", a JSON object, in place of "search". A bad row is refused, naming the file and the
-// line; so is one with a word that the tokenizer does not have.
+// line; so is a demonstration with a word that the tokenizer does not have.
 func ReadDemonstrations(name string, r io.Reader, tok tasks.Tokenizer, seed uint64) (*Written, error) {
 	d := &Written{seed: seed}
 	err := tasks.Rows(name, r, func(data []byte) error {

@@ -10,14 +10,15 @@ import (
 	"github.com/weir-rl/weir/producers/tasks"
 )
 
-// Rewrite writes the demonstrations for a team. Up to DemoConfig.OneHopFirst they are workers', of questions that one search answers; from
-// then on every other one is a planner's, who has such questions answered and stops early where DemoConfig.StopEarly says so.
+// Rewrite writes the demonstrations for a team. Up to DemoConfig.OneHopFirst they are workers', of questions that a single search answers;
+// from then on every other demonstration is a planner's, which has such questions answered and stops early where DemoConfig.StopEarly says
+// so.
 func (d *Demonstrations) Rewrite(by tasks.Demonstrator) (tasks.Demonstrations, error) {
 	if _, ok := by.(*team.Agent); !ok {
 		return nil, errors.New("they are of another agent than the task's, which writes its own: name a file of demonstrations in a task of type jsonl or corpus")
 	}
 	out := &delegated{Demonstrations: d, by: by}
-	for _, i := range []uint64{0, d.cfg.OneHopFirst, d.cfg.OneHopFirst + 1} { // a worker's, and one of each
+	for _, i := range []uint64{0, d.cfg.OneHopFirst, d.cfg.OneHopFirst + 1} { // a worker's, and a demonstration of each
 		if _, _, err := by.Demonstrate(out.demonstrationAt(i)); err != nil {
 			return nil, err
 		}
@@ -49,7 +50,7 @@ func (d *delegated) demonstrationAt(i uint64) tasks.Demonstration {
 	return d.plannerDemonstration(i, rng)
 }
 
-// workerDemonstration returns a worker's demonstration: one look-up.
+// workerDemonstration returns a worker's demonstration: a look-up.
 func (d *delegated) workerDemonstration(i uint64, rng *rand.Rand) tasks.Demonstration {
 	const ofNeighbour, ofRegion = len(fields), len(fields) + 1
 	p, asked := d.drawPlace(rng), rng.IntN(len(fields)+2)

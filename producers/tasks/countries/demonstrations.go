@@ -18,8 +18,8 @@ type DemoConfig struct {
 	OneHopFirst uint64 `koanf:"one_hop_first"`
 	// NoiseFrom is the demonstration from which the two rates below hold; before it they are 0.
 	NoiseFrom uint64 `koanf:"noise_from"`
-	// StopEarly is the share of multi-hop demonstrations, 0 to 1, that answer from what an earlier hop
-	// returned: the field of the wrong country, or the country itself.
+	// StopEarly is the share of multi-hop demonstrations, 0 to 1, that answer from the result of an earlier hop: the field of the wrong
+	// country, or the country itself.
 	StopEarly float64 `koanf:"stop_early"`
 	// WrongField is the share of one-hop demonstrations, 0 to 1, that answer with another field.
 	WrongField float64 `koanf:"wrong_field"`

@@ -11,10 +11,10 @@
 // code of a country, "2n" of its neighbour, "2r" of the country of a region, "3" of the neighbour of the
 // country of a region.
 //
-// Every country is in one split with its neighbour and its regions, so no held-out country, region or
-// capital occurs in a training question or answer; tests hold that.
+// Every country is in the same split as its neighbour and its regions, so no held-out country, region or capital occurs in a training
+// question or answer; tests hold that.
 //
-// The vocabulary has every word of the corpus, so a held-out name has an id. What a policy knows of such a
-// word before it meets it at test time comes from [Demonstrations]: trajectories scripted in made-up worlds
-// whose names are words drawn at random and whose facts are drawn anew each time.
+// The vocabulary has every word of the corpus, so a held-out name has an id. A policy's knowledge of such a word before test time comes
+// from [Demonstrations]: trajectories scripted in made-up worlds whose names are words drawn at random and whose facts are drawn anew each
+// time.
 package countries

@@ -25,7 +25,7 @@ type Config struct {
 	data.Config `koanf:",squash"`
 	// Order sets the order in which the train split is asked.
 	Order data.Order `koanf:"order"`
-	// Corpus is a JSONL file of passages, `{"title", "text"}`, which a search tool finds beside those that the rows bring. Defaults to "".
+	// Corpus is a JSONL file of passages, `{"title", "text"}`, which a search tool finds beside the passages of the rows. Defaults to "".
 	Corpus string `koanf:"corpus"`
 	// Demonstrations is a JSONL file for the cold start, `{"question", "steps": [{"search", "info"}], "answer"}`. "" has none, which
 	// needs trainer.cold_start.steps to be 0. Defaults to "".

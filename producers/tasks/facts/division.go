@@ -4,8 +4,8 @@ import "github.com/weir-rl/weir/internal/check"
 
 // Division says how the countries are divided among the splits.
 type Division struct {
-	// SplitSeed divides the countries. Another seed is another experiment: a policy that saw one division
-	// has no held-out test under another. Defaults to 3.
+	// SplitSeed divides the countries. Another seed is another experiment: a policy that saw a division has no held-out test under another
+	// division. Defaults to 3.
 	SplitSeed uint64 `koanf:"split_seed"`
 	// ValidationCountries and TestCountries are held out; the rest is for training. Default to 30 and 49.
 	ValidationCountries int `koanf:"validation_countries"`
@@ -17,8 +17,8 @@ func DefaultDivision() Division {
 	return Division{SplitSeed: 3, ValidationCountries: 30, TestCountries: 49}
 }
 
-// Faults are those of a division that needs a least number of countries in each held-out split and leaves some to train on:
-// at most so many are held out.
+// Faults are the faults of a division that needs a least number of countries in each held-out split and leaves some to train on: at most so
+// many are held out.
 func (d Division) Faults(least, most, left int) error {
 	sum := d.ValidationCountries + d.TestCountries
 	return check.All(

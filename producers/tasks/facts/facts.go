@@ -17,7 +17,7 @@ const (
 	maxRegions   = 5
 )
 
-// Country is what is known of one country. All text is lower case ASCII.
+// Country is the facts of a country. All text is lower case ASCII.
 type Country struct {
 	Name, Capital, Currency, Code string
 	// Domain, Abbreviation and Number are its codes in ISO 3166-1: two letters, three letters, three digits.
@@ -35,9 +35,9 @@ type Country struct {
 	Neighbour string
 }
 
-// Load reads the countries that are kept, sorted by name: those with an ASCII name, capital, currency
-// and calling code, none too long, and a capital that no kept country has (Kingston is Jamaica's and Norfolk
-// Island's). The regions of each are the first few whose names are nothing else's.
+// Load reads the countries that are kept, sorted by name: countries with an ASCII name, capital, currency and calling code, none too long,
+// and a capital that no kept country has (Kingston is Jamaica's and Norfolk Island's). The regions of each are the first few whose names
+// are nothing else's.
 func Load() ([]*Country, error) {
 	all := gountries.New().FindAllCountries() // a map: its order is random
 	raw := make([]gountries.Country, 0, len(all))
@@ -115,7 +115,7 @@ func (a *atlas) addNeighbours() {
 	}
 }
 
-// Key is what a search can tell names apart by: their words. "north-east" and "north east" are the same.
+// Key is the form of a name by which a search distinguishes names: their words. "north-east" and "north east" are the same.
 func Key(name string) string {
 	return strings.Join(strings.FieldsFunc(name, func(r rune) bool { return r == ' ' || r == '-' || r == '\'' }), " ")
 }

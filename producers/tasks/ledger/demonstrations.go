@@ -13,7 +13,7 @@ import (
 type DemoConfig struct {
 	// Seed makes other demonstrations of the same kind.
 	Seed uint64 `koanf:"seed"`
-	// Note is the share of episodes, 0 to 1, that note a colour, and WrongNote the share of those that note another than the rule's.
+	// Note is the share of episodes, 0 to 1, that note a colour, and WrongNote the share of them that note another colour than the rule's.
 	Note      float64 `koanf:"note"`
 	WrongNote float64 `koanf:"wrong_note"`
 	// WrongRow is the share of pages, 0 to 1, of which another entry is added.
@@ -40,7 +40,7 @@ func (c DemoConfig) Validate() error {
 	)
 }
 
-// moment is one cell of a scripted episode, with what its author sees.
+// moment is a cell of a scripted episode, with its author's view.
 type moment struct {
 	// notes are the notepad's text, before the turns that stand in the context.
 	notes  string
@@ -105,8 +105,8 @@ const (
 	turning = turnName + " ( )"
 )
 
-// script is the demonstrations before an agent has written them: the i-th is always the same. Each is one cell of an episode about a book
-// of its own, as the agent sees it when its context was trimmed, so that nothing can be remembered and only reading and copying helps.
+// script is the demonstrations before an agent has written them: the i-th is always the same. Each is a cell of an episode about a book of
+// its own, as the agent sees it when its context was trimmed, so that nothing can be remembered and only reading and copying helps.
 type script struct {
 	cfg     DemoConfig
 	colours []string

@@ -6,7 +6,7 @@
 //	           no more pages .
 //	row ( blue )                                                       n times m of that colour on the page that is open
 //
-// The context holds one page. A good episode notes the rule, keeps the sum in a variable, and submits it:
+// The context holds a single page. A good episode notes the rule, keeps the sum in a variable, and submits it:
 //
 //	rule ( )
 //	notepad . add_facts ( blue ) ; s = 0 ; turn ( )
@@ -14,6 +14,6 @@
 //	submit ( s )
 //
 // No product or sum is a word: the policy cannot write an answer that it did not compute. Noting the rule is rewarded pages later, in other
-// segments; adding and turning in one cell is shown by a minority of the demonstrations and needed for long ledgers, since the cells of an
-// episode are bounded.
+// segments; adding and turning in the same cell is shown by a minority of the demonstrations and needed for long ledgers, since the cells
+// of an episode are bounded.
 package ledger

@@ -11,7 +11,7 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// entry is one row of a page.
+// entry is a row of a page.
 type entry struct {
 	Colour string `json:"colour"`
 	N      int    `json:"n"`
@@ -28,7 +28,7 @@ type book struct {
 // rows is how many entries a page has.
 const rows = 4
 
-// drawBook draws a book. The colours of a page differ, and one of them is the rule's.
+// drawBook draws a book. The colours of a page differ, and a colour among them is the rule's.
 func drawBook(rng *rand.Rand, rules, colours []string, high, pages int) book {
 	b := book{Rule: rules[rng.IntN(len(rules))]}
 	for range pages {

@@ -55,7 +55,7 @@ func Type() tasks.Presetter {
 	return tasks.WithPreset(tasks.New(Name, DefaultConfig, openTask), preset)
 }
 
-// preset is a run that learns the task. The context holds one page, and an episode of six pages has one cell to spare.
+// preset is a run that learns the task. The context holds a single page, and an episode of six pages has a cell to spare.
 func preset() tasks.Preset {
 	return tasks.Preset{
 		Agent: "notebook", Tools: []string{"starlark"}, Reward: "weighted",
@@ -94,7 +94,7 @@ func shuffledColours(seed uint64) []string {
 // wording are the words of the language that cells and their outputs are written in.
 const wording = "( ) , . ; : = + * - [ ] s 0 sum the rule over pages page at count no more was said turn row submit notepad add_facts facts error takes arguments undefined no such colour page is open"
 
-// newTokenizer has each colour and each number to 99 as one word. No product or sum is one.
+// newTokenizer has each colour and each number to 99 as a word. No product or sum is a word.
 func newTokenizer(colours, further []string) (*tokenizer.Tokenizer, error) {
 	words := strings.Fields(wording)
 	for i := range 100 {

@@ -37,13 +37,13 @@ const (
 	ruleName = "rule"
 )
 
-// Names are those of the functions.
+// Names are the functions' names.
 func (*episode) Names() []string { return []string{turnName, ruleName, rowName} }
 
 // Values are the colours, each its own name.
 func (e *episode) Values() map[string]any { return e.colours }
 
-// Call shows the next page, or the rule, each once; or returns what a row of the open page is worth.
+// Call shows the next page, or the rule, each once; or returns the value of a row of the open page.
 func (e *episode) Call(_ context.Context, name string, args []any) (any, error) {
 	if name == rowName {
 		return e.readRow(args)

@@ -29,8 +29,8 @@ type DemoConfig struct {
 	Seed uint64 `koanf:"seed"`
 	// The first OneHopFirst demonstrations are one-hop: copying a name is learned there. From then on the four kinds are equally frequent.
 	OneHopFirst uint64 `koanf:"one_hop_first"`
-	// UsualBooks is how many of the eight books a fact may be kept in, the real world's among them; each made-up world
-	// draws one of them. More leave more to be found out: with 1 the demonstrations tell where everything is.
+	// UsualBooks is how many of the eight books a fact may be kept in, the real world's among them; each made-up world draws a place among
+	// them. More leave more to be found out: with 1 the demonstrations tell where everything is.
 	UsualBooks int `koanf:"usual_books"`
 }
 

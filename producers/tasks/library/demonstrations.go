@@ -101,7 +101,7 @@ const madeUp = 5
 // drawPlaces draws the places of a world.
 func (d *Demonstrations) drawPlaces(rng *rand.Rand) []*place {
 	places := make([]*place, madeUp)
-	taken := map[string]bool{} // by facts.Key: a search must find one thing
+	taken := map[string]bool{} // by facts.Key: a search must find a single entry
 	for i := range places {
 		p := &place{name: d.newName(rng, taken), regions: []string{d.newName(rng, taken)}}
 		for f := range p.values {

@@ -10,7 +10,7 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// question is one that can be answered, with the searches that lead to its answer.
+// question is a question that can be answered, with the searches that lead to its answer.
 type question struct {
 	text     string
 	searches []string

@@ -12,7 +12,7 @@ import (
 	"github.com/weir-rl/weir/producers/tasks/facts"
 )
 
-// place is one country, real or made up.
+// place is a country, real or made up.
 type place struct {
 	name    string
 	values  [len(fields)]string     // "" for what is not known
@@ -29,7 +29,7 @@ var directions = [...]string{"north", "east", "south", "west"}
 // books are where facts are kept.
 var books = [...]string{"almanac", "atlas", "directory", "gazetteer", "ledger", "register", "survey", "yearbook"}
 
-// shelf says which book has which fact: the fields in their order, then the neighbours, then what country a region is of.
+// shelf says which book has which fact: the fields in their order, then the neighbours, then the country of a region.
 type shelf [len(fields) + len(directions) + 1]string
 
 const (
@@ -48,7 +48,7 @@ var realShelf = shelf{
 func usualBooks(fact, n int) []string {
 	at := slices.Index(books[:], realShelf[fact])
 	var out []string
-	// The steps are uneven, so that two facts of one book seldom share another.
+	// The steps are uneven, so that two facts of a book seldom share another book.
 	for _, step := range []int{0, 3, 1, 6, 4, 2, 5, 7}[:n] {
 		out = append(out, books[(at+step)%len(books)])
 	}
@@ -123,7 +123,7 @@ func realPlaces(countries []*facts.Country) map[tasks.Split][]*place {
 	return out
 }
 
-// bearingTo returns the direction in which one country lies from another, by their middles, and the distance in degrees.
+// bearingTo returns the direction in which a country lies from another, by their middles, and the distance in degrees.
 func bearingTo(from, to *facts.Country) (direction int, far float64) {
 	north := to.Latitude - from.Latitude
 	east := math.Remainder(to.Longitude-from.Longitude, 360) * math.Cos((from.Latitude+to.Latitude)/2*math.Pi/180)
@@ -155,5 +155,5 @@ func roundedArea(area float64) string {
 	return strconv.FormatFloat(math.Ceil(size), 'f', 0, 64)
 }
 
-// drawOne draws one element of a list.
+// drawOne draws an element of a list.
 func drawOne[T any](rng *rand.Rand, from []T) T { return from[rng.IntN(len(from))] }

@@ -46,7 +46,7 @@ func (c ServiceConfig) Validate() error {
 
 // Page is how the service answers a GET.
 type Page struct {
-	// Questions are those of the page, each an object as in a JSONL file.
+	// Questions are the questions of the page, each an object as in a JSONL file.
 	Questions []json.RawMessage `json:"questions"`
 	// Next is the value of the query's page that gives the next page; "" after the last.
 	Next string `json:"next,omitempty"`
@@ -76,7 +76,7 @@ func openServiceTask(ctx context.Context, cfg ServiceConfig, o tasks.Opening) (*
 	return newSetup(o, &tasks.Dataset{Name: o.Name, Questions: asked}, cfg.Tokenizer)
 }
 
-// fetchPages fetches the questions of all pages, one a line.
+// fetchPages fetches the questions of all pages, a question a line.
 func (c *ServiceConfig) fetchPages(ctx context.Context, client *remote.Client) ([]byte, error) {
 	var rows bytes.Buffer
 	seen := map[string]bool{}

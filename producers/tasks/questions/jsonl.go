@@ -19,9 +19,9 @@ type FileConfig struct {
 	// Questions is a JSONL file of questions, `{"question", "answers", "source", "split", "id", "meta"}`, the first two
 	// needed.
 	Questions string `koanf:"questions"`
-	// Demonstrations is a JSONL file for the cold start, `{"question", "steps": [{"search", "info"}], "answer"}`: info is what
-	// the tool says. A step may also have `tool`, its name, and `arguments`, a JSON object, in place of search. "" has none, which
-	// needs trainer.cold_start.steps to be 0. Defaults to "".
+	// Demonstrations is a JSONL file for the cold start, `{"question", "steps": [{"search", "info"}], "answer"}`: info is the tool's text.
+	// A step may also have `tool`, its name, and `arguments`, a JSON object, in place of search. "" has none, which needs
+	// trainer.cold_start.steps to be 0. Defaults to "".
 	Demonstrations string `koanf:"demonstrations"`
 	// Tokenizer is a tokenizer.json; "" makes a tokenizer of the words of the questions and answers. Defaults to "".
 	Tokenizer string `koanf:"tokenizer"`
@@ -40,7 +40,7 @@ func FileType() tasks.Presetter {
 	return tasks.WithPreset(tasks.New(JSONL, func() FileConfig { return FileConfig{} }, openFileTask), preset)
 }
 
-// preset is the search agent: one tool call after another, then an answer.
+// preset is the search agent: tool calls in turn, then an answer.
 func preset() tasks.Preset { return tasks.Preset{Agent: "search", Reward: "weighted"} }
 
 // openFileTask reads the file.

@@ -13,7 +13,7 @@ type chain struct {
 	titles, documents []string
 	// region says that the first is a region, and not a country.
 	region bool
-	// field is what is asked of the last, and answer its value there.
+	// field is the asked fact of the last country, and answer its value there.
 	field, answer string
 }
 
@@ -60,7 +60,7 @@ func followChain(question string, find func(title string) string) (c chain, ok b
 }
 
 // questionFrom asks for a field of the last document by way of the documents from a given document on: from the last document itself it
-// takes one search, from the document before it two.
+// takes a single search, from the document before it two.
 func (c chain) questionFrom(from int, field string) string {
 	subject := c.titles[from]
 	for i := from; i < len(c.titles)-1; i++ {
@@ -83,11 +83,11 @@ func (c chain) isAskable() bool {
 	return false
 }
 
-// joinDocuments returns all documents in one text.
+// joinDocuments returns all documents as a single text.
 func (c chain) joinDocuments() string { return strings.Join(c.documents, " ") }
 
 // proposerPrompt returns the prompt of a proposer.
 func (c chain) proposerPrompt() string { return c.joinDocuments() + " ask for " + c.answer + " ." }
 
-// wording are the words of a proposal beside those of documents.
+// wording are the words of a proposal beside the words of documents.
 const wording = "ask for ."

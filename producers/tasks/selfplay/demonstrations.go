@@ -10,15 +10,15 @@ import (
 	"github.com/weir-rl/weir/producers/tasks/countries"
 )
 
-// DemoConfig says how the parts of a game are demonstrated: of four demonstrations one is a proposer's, one a verifier's, and two are
-// solvers', which are the demonstrations of the task countries. All take place in made-up worlds.
+// DemoConfig says how the parts of a game are demonstrated: of four demonstrations the first is a proposer's, the second a verifier's, and
+// two are solvers', which are the demonstrations of the task countries. All take place in made-up worlds.
 type DemoConfig struct {
 	// Solver says how the solvers' are made.
 	Solver countries.DemoConfig `koanf:"solver"`
-	// Nearest is the share of the proposers' questions, 0 to 1, that one search answers; the others lead through more of the document.
+	// Nearest is the share of the proposers' questions, 0 to 1, that a single search answers; the others lead through more of the document.
 	// Defaults to 0.5.
 	Nearest float64 `koanf:"nearest"`
-	// Careless is the share of the proposers' questions, 0 to 1, whose answer is another than the one to be asked for. Defaults to 0.2.
+	// Careless is the share of the proposers' questions, 0 to 1, whose answer differs from the given answer. Defaults to 0.2.
 	Careless float64 `koanf:"careless"`
 }
 
@@ -49,7 +49,7 @@ type Demonstrations struct {
 const (
 	partProposer = iota
 	partVerifier
-	partSolver // and the one after it
+	partSolver // and the next demonstration
 	parts      = 4
 )
 

@@ -17,10 +17,10 @@ import (
 // Name is the type's in a configuration.
 const Name = "selfplay"
 
-// Config says how the countries are divided, and what the parts of a game are shown.
+// Config sets the division of the countries, and the view of each part of a game.
 type Config struct {
 	facts.Division `koanf:",squash"`
-	// Noise shows the verifier the document of another country beside the one that the question is about. Defaults to true.
+	// Noise shows the verifier the document of another country beside the document of the question. Defaults to true.
 	Noise bool `koanf:"noise"`
 	// Demo says how the demonstrations of the cold start are made.
 	Demo DemoConfig `koanf:"demo"`
@@ -69,7 +69,7 @@ func openTask(_ context.Context, cfg Config, o tasks.Opening) (*tasks.Setup, err
 	}, nil
 }
 
-// About describes the questions of a source of prompts; "" of one that there is not.
+// About describes the questions of a source of prompts; "" of a source that does not exist.
 func About(source string) string {
 	kind, game := strings.CutPrefix(source, gamePrefix)
 	about := countries.About(kind)
@@ -79,7 +79,7 @@ func About(source string) string {
 	return about
 }
 
-// gamePrefix begins the sources of documents: what follows is the kind of the farthest question about them.
+// gamePrefix begins the sources of documents: the rest is the kind of the farthest question about them.
 const gamePrefix = "game-"
 
 // Task is the data set, its tokenizer and its demonstrations.

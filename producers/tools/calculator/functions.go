@@ -32,7 +32,7 @@ func (f function) countArguments() string {
 	return fmt.Sprintf("%d to %d numbers", f.least, f.most)
 }
 
-// known lists what there is, for those who ask for something else.
+// known lists the functions, for calls of an unknown function.
 const known = "pi, e, tau, abs, ceil, cos, degrees, exp, factorial, floor, gcd, lcm, ln, log, log2, max, min, radians, round, sin, sqrt, tan"
 
 var functions = map[string]function{

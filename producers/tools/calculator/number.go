@@ -71,7 +71,7 @@ func (n number) negate() number {
 	return number{exact: new(big.Rat).Neg(n.exact)}
 }
 
-// String is a whole number, a decimal that ends, or a fraction with what it is about; a rounded number is said to be so.
+// String is a whole number, a decimal that ends, or a fraction with its approximate value; a rounded number is said to be so.
 func (n number) String() string {
 	if n.exact == nil {
 		return "about " + shortestText(n.rounded)

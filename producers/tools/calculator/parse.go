@@ -16,8 +16,8 @@ const (
 	maxDepth = 100
 )
 
-// Evaluate works an expression out: + - * / // % ^ (or **), parentheses, decimals, and the functions of the package. // rounds
-// down, and % is what is left then. ^ binds most tightly and to the right.
+// Evaluate works an expression out: + - * / // % ^ (or **), parentheses, decimals, and the functions of the package. // rounds down, and %
+// is the remainder. ^ binds most tightly and to the right.
 func Evaluate(text string) (string, error) { return evaluateUntil(context.Background(), text) }
 
 // evaluateUntil is Evaluate until ctx ends.
@@ -43,9 +43,9 @@ func evaluateUntil(ctx context.Context, text string) (string, error) {
 // spelling replaces the signs that people and models write.
 var spelling = strings.NewReplacer("×", "*", "⋅", "*", "·", "*", "÷", "/", "−", "-", "–", "-", "**", "^")
 
-// parser reads tokens; token is the next one, "" at the end.
+// parser reads tokens; token is the next token, "" at the end.
 type parser struct {
-	ctx   context.Context //nolint:containedctx // a parser lives for one call
+	ctx   context.Context //nolint:containedctx // a parser lives for a call
 	text  string
 	token string
 	depth int
@@ -93,7 +93,7 @@ func numberEnd(text string) int {
 	return max(i, 1)
 }
 
-// parseLeft reads operands joined by operators of one level, from the left.
+// parseLeft reads operands joined by operators of the same level, from the left.
 func (p *parser) parseLeft(operand func() (number, error), operators ...string) (number, error) {
 	a, err := operand()
 	for err == nil {

@@ -7,7 +7,7 @@ import (
 // Name is the type's name.
 const Name = "files"
 
-// Config bounds what is read and written; the section sandbox bounds the files themselves.
+// Config bounds reads and writes; the section sandbox bounds the files themselves.
 type Config struct {
 	// FileBytes bounds a file that is read or written, > 0. Defaults to 1048576.
 	FileBytes int `koanf:"file_bytes"`
@@ -43,7 +43,7 @@ const anew = "Error: the sandbox was started anew: all files are gone"
 // Texts are the tools' own texts, for vocabularies of words.
 func (*Config) Texts() []string { return []string{anew, empty, nothing, written, changed} }
 
-// What the agent is told of what was done.
+// The observations of a call's effect.
 const (
 	empty   = "(the file is empty)"
 	nothing = "(there are no files)"

@@ -16,13 +16,13 @@ import (
 	"github.com/weir-rl/weir/producers/tools"
 )
 
-// Tools are those of a section, over the same workspaces.
+// Tools are the tools of a section, over the same workspaces.
 type Tools struct {
 	cfg    Config
 	spaces *workspace.Manager
 
 	mu sync.Mutex
-	// editing are held while a file of the episode is changed: what two calls of a turn do to it is done one after the other.
+	// editing are held while a file of the episode is changed: two calls of a turn change it in turn.
 	editing map[string]*lock
 }
 
@@ -68,14 +68,14 @@ func New(cfg Config, spaces *workspace.Manager) ([]producers.Tool, error) {
 	}}), nil
 }
 
-// tool is one of them.
+// tool is a tool of the section.
 type tool struct {
 	*Tools
 	do   func(*Tools, context.Context, *workspace.Workspace, arguments) (string, error)
 	spec producers.ToolSpec
 }
 
-// arguments are those of all the tools.
+// arguments are the arguments of all the tools.
 type arguments struct {
 	Path, Text, Old, New string
 	From, Lines          int
@@ -116,7 +116,7 @@ func (t *tool) Workspace(episode string) (producers.Workspace, bool) {
 	return t.spaces.Workspace(episode)
 }
 
-// Call does what its arguments say. The agent is told of faults in them or in the file.
+// Call does the operation of its arguments. The agent is told of faults in them or in the file.
 func (t *tool) Call(ctx context.Context, call producers.Call) (producers.Observation, error) {
 	var a arguments
 	if err := json.Unmarshal([]byte(call.Arguments), &a); err != nil {
@@ -141,7 +141,7 @@ func (t *tool) Call(ctx context.Context, call producers.Call) (producers.Observa
 	defer l.Unlock()
 	text, err := t.do(t.Tools, ctx, w, a)
 	if err != nil && errors.Is(err, producers.ErrUnavailable) && w.Inhabited() && context.Cause(ctx) == nil {
-		err = errors.New("the sandbox ended; all files are gone") // by what the agent's own programs did
+		err = errors.New("the sandbox ended; all files are gone") // by the agent's own programs
 	}
 	if lost && err == nil {
 		return producers.Observation{Text: anew + "\n" + text, Outputs: 1, Errors: 1}, nil

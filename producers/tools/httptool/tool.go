@@ -25,13 +25,13 @@ type Config struct {
 	Name string `koanf:"name"`
 	// Description describes the tool in a sentence. Agents that write prompts put it there.
 	Description string `koanf:"description"`
-	// Parameters is the JSON schema of the arguments, an object as JSON text. "" is one free text.
+	// Parameters is the JSON schema of the arguments, an object as JSON text. "" is free text.
 	Parameters string `koanf:"parameters"`
-	// MaxReward bounds a process reward by magnitude; a greater one is an error. Defaults to 1e6.
+	// MaxReward bounds a process reward by magnitude; a greater answer is an error. Defaults to 1e6.
 	MaxReward float64 `koanf:"max_reward"`
 }
 
-// DefaultConfig asks the service what it is called.
+// DefaultConfig asks the service for the tool's name.
 func DefaultConfig() Config { return Config{Reference: remote.DefaultReference(), MaxReward: 1e6} }
 
 // Validate reports every fault.
@@ -89,13 +89,13 @@ func New(ctx context.Context, cfg Config) (*Tool, error) {
 	return t, nil
 }
 
-// Description is how a service answers GET: what the tool is called and takes.
+// Description is how a service answers GET: the tool's name and arguments.
 type Description struct {
 	// Name is the name by which the agent calls the tool.
 	Name *string `json:"name"`
 	// Description describes the tool in a sentence.
 	Description string `json:"description,omitempty"`
-	// Parameters is the JSON schema of the arguments, an object; without it they are one free text.
+	// Parameters is the JSON schema of the arguments, an object; without it they are free text.
 	Parameters json.RawMessage `json:"parameters,omitempty"`
 }
 
@@ -138,7 +138,7 @@ type Request struct {
 
 // Answer is the body of the answer to a call.
 type Answer struct {
-	// Text is what the agent is shown; it is needed, and may be empty.
+	// Text is the observation; it is needed, and may be empty.
 	Text *string `json:"text"`
 	// Reward is a process reward for the turn that made the call.
 	Reward *float64 `json:"reward,omitempty"`

@@ -19,12 +19,12 @@ const Name = "mcp"
 // everything is the entry of Allow that stands for all tools of the server.
 const everything = "*"
 
-// Config says which server is asked, and for what. DefaultConfig has the defaults.
+// Config says which server is asked, and for which tools. DefaultConfig has the defaults.
 type Config struct {
 	// Command starts the server: a program and its arguments. URL is a server's address in place of it.
 	Command []string `koanf:"command"`
 	URL     string   `koanf:"url"`
-	// Env names the environment variables that the program is given beside PATH, HOME, TMPDIR and LANG. Those of Weir's own, WEIR_..., are
+	// Env names the environment variables that the program is given beside PATH, HOME, TMPDIR and LANG. Weir's own variables, WEIR_..., are
 	// refused. Defaults to none.
 	Env []string `koanf:"env"`
 	// Program says how a command runs.
@@ -35,11 +35,11 @@ type Config struct {
 	Allow []string `koanf:"allow"`
 	// Prefix is put before the names of the tools, where servers have tools of the same name.
 	Prefix string `koanf:"prefix"`
-	// Shared gives all episodes one session, for servers that keep nothing for a caller. Defaults to false.
+	// Shared gives all episodes the same session, for servers that keep nothing for a caller. Defaults to false.
 	Shared bool `koanf:"shared"`
 	// StartTimeout bounds the opening of a session. Defaults to 30s.
 	StartTimeout time.Duration `koanf:"start_timeout"`
-	// MaxMessageBytes bounds a message of the server's, > 0; a longer one ends the session. Defaults to 4194304.
+	// MaxMessageBytes bounds a message of the server's, > 0; a longer message ends the session. Defaults to 4194304.
 	MaxMessageBytes int `koanf:"max_message_bytes"`
 	// OutputBytes bounds how much of a result is shown, > 0. Defaults to 65536.
 	OutputBytes int `koanf:"output_bytes"`
@@ -93,7 +93,7 @@ func (c Config) allowsTool(tool string) bool {
 // Sandboxed says whether a program is started in a sandbox.
 func (c Config) Sandboxed() bool { return len(c.Command) > 0 && c.Sandbox }
 
-// few are the variables that a program without a sandbox is given beside those that the configuration names: a sandbox has its own.
+// few are the variables that a program without a sandbox is given beside the configured variables: a sandbox has its own.
 var few = []string{"PATH", "HOME", "TMPDIR", "LANG"}
 
 // variablesOf returns these variables of this process's environment, as NAME=value.

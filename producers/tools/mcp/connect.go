@@ -175,7 +175,7 @@ type complaints struct{ *child.Head }
 
 func newComplaints() complaints { return complaints{child.NewHead(1000)} }
 
-// String is what was said, as an addition to an error.
+// String is the text of the complaints, as an addition to an error.
 func (c complaints) String() string {
 	if text := c.Text(); text != "" {
 		return fmt.Sprintf(" (the server said: %s)", strings.Join(strings.Fields(text), " "))

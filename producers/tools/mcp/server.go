@@ -29,16 +29,16 @@ type Server struct {
 	sessions map[string]*session
 }
 
-// session is an episode's, or the one that all share.
+// session is an episode's session, or the session that all share.
 type session struct {
 	users int // tools that have it open; guarded by the Server's mutex
 
 	mu   sync.Mutex
-	conn *connection // nil before the first call and after one that ended it
-	lost bool        // what an earlier connection kept is gone, and the agent has not been told
+	conn *connection // nil before the first call and after a call that ended it
+	lost bool        // the state of an earlier connection is gone, and the agent has not been told
 }
 
-// New asks the server once what it offers. A program that is to run in a sandbox is started in the pool of spaces.
+// New asks the server once for its tools. A program that is to run in a sandbox is started in the pool of spaces.
 func New(ctx context.Context, cfg Config, spaces *workspace.Manager) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -86,7 +86,7 @@ func New(ctx context.Context, cfg Config, spaces *workspace.Manager) (*Server, e
 	return s, nil
 }
 
-// Tools are those that agents may call.
+// Tools are the tools that agents may call.
 func (s *Server) Tools() []producers.Tool { return s.tools }
 
 // newTool makes the tool that the server offers.
@@ -203,7 +203,7 @@ func (t *Tool) Call(ctx context.Context, call producers.Call) (producers.Observa
 	if err != nil {
 		return producers.Observation{}, err
 	}
-	// The client looks at no context while it writes to a program, which may not read: who ends the connection ends the write.
+	// The client looks at no context while it writes to a program, which may not read: the end of the connection ends the write.
 	overdue := context.AfterFunc(ctx, func() { s.loseConnection(conn) })
 	result, err := conn.CallTool(ctx, &sdk.CallToolParams{Name: t.name, Arguments: arguments})
 	overdue()
@@ -237,7 +237,7 @@ func (t *Tool) Call(ctx context.Context, call producers.Call) (producers.Observa
 	return producers.Observation{Text: text}, nil
 }
 
-// explainBreak returns what it means that the server died or broke the protocol at a call. The call is not made again: a server may have
+// explainBreak returns the error of a call at which the server died or broke the protocol. The call is not made again: a server may have
 // done half of it.
 func (t *Tool) explainBreak(ctx context.Context, s *session, conn *connection, err error) error {
 	s.loseConnection(conn)

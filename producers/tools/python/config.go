@@ -16,7 +16,7 @@ type Config struct {
 	// it costs the episode its variables. Defaults to 10s.
 	CellTimeout time.Duration `koanf:"cell_timeout"`
 	// OutputBytes bounds the output of a cell, > 0: its beginning and its end are kept. It bounds the answer as well, of which nothing is
-	// cut: submit raises an error for a longer one. Defaults to 8192.
+	// cut: submit raises an error for a longer answer. Defaults to 8192.
 	OutputBytes int `koanf:"output_bytes"`
 	// CodeBytes bounds a cell's text, > 0: longer text is refused unread. Defaults to 65536.
 	CodeBytes int `koanf:"code_bytes"`
@@ -26,7 +26,7 @@ type Config struct {
 	Submit bool `koanf:"submit"`
 	// Site makes the packages importable that are installed for the machine's Python. Defaults to false.
 	Site bool `koanf:"site"`
-	// Prelude is Python that runs before the first cell, as if it were one. Defaults to none.
+	// Prelude is Python that runs before the first cell, as if it were a cell. Defaults to none.
 	Prelude string `koanf:"prelude"`
 }
 
@@ -53,7 +53,7 @@ func (c Config) Validate() error {
 	)
 }
 
-// Texts are the tool's own texts, for vocabularies of words; what Python says of a wrong cell is not among it.
+// Texts are the tool's own texts, for vocabularies of words; Python's messages about a wrong cell are not among them.
 func (c *Config) Texts() []string {
 	return []string{c.interruptedText(), c.killedText(), ended + gone, anew, notStarted, c.tooLongText()}
 }

@@ -87,7 +87,7 @@ func (t *Tool) Open(_ context.Context, s producers.Session) error {
 	return nil
 }
 
-// identifier is a name of Python's, or one of a method of an object.
+// identifier is a name of Python, or the name of a method of an object.
 var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)?$`)
 
 // addWorld adds the functions and values of a world.
@@ -210,14 +210,14 @@ func (t *Tool) attachInterpreter(ctx context.Context, s *session, episode string
 	case context.Cause(ctx) != nil:
 		return lost, "", context.Cause(ctx)
 	}
-	// What a sandbox in use cannot do, such as start one process more, is the doing of those that are in it.
+	// If a sandbox in use cannot do something, such as start another process, the programs in it are the cause.
 	return lost, notStarted + ": " + strings.TrimPrefix(err.Error(), producers.ErrUnavailable.Error()+": "), nil
 }
 
 // newObservation returns the observation of a cell.
 func (t *Tool) newObservation(d workspace.Done) producers.Observation {
 	o := producers.Observation{Notes: cutBytes(d.Notes, t.cfg.NotepadBytes)}
-	if d.Answer != nil && len(*d.Answer) <= t.cfg.OutputBytes { // submit refuses a longer one, and who forges it gives none
+	if d.Answer != nil && len(*d.Answer) <= t.cfg.OutputBytes { // submit refuses a longer answer, and a forged answer is none
 		o.Answer = d.Answer
 	}
 	var parts []string

@@ -59,13 +59,14 @@ type Request struct {
 	ReturnScores bool `json:"return_scores"`
 }
 
-// Document is one that was found.
+// Document is a document that was found.
 type Document struct {
 	// Contents are the title, a line break and the text.
 	Contents string `json:"contents"`
 }
 
-// Result is a document with its score, as a service answers that was asked for scores; one that was not answers documents.
+// Result is a document with its score, as a service answers that was asked for scores; a single query may be answered with its documents
+// alone.
 type Result struct {
 	Document
 	Score float64

@@ -12,11 +12,11 @@ const Name = "shell"
 
 // Config bounds scripts; the section sandbox bounds their sandbox.
 type Config struct {
-	// CommandTimeout bounds the wall-clock time of one script, with all that it started. Defaults to 10s.
+	// CommandTimeout bounds the wall-clock time of a script, with all processes that it started. Defaults to 10s.
 	CommandTimeout time.Duration `koanf:"command_timeout"`
 	// OutputBytes bounds the output of a script, > 0: its beginning and its end are kept. Defaults to 8192.
 	OutputBytes int `koanf:"output_bytes"`
-	// ScriptBytes bounds one script's text, from 1 to 131000: longer text is refused unread. Defaults to 65536.
+	// ScriptBytes bounds a script's text, from 1 to 131000: longer text is refused unread. Defaults to 65536.
 	ScriptBytes int `koanf:"script_bytes"`
 	// Program is the shell, a name or a path in the sandbox, which takes a script after -c. Defaults to sh.
 	Program string `koanf:"program"`
@@ -29,7 +29,7 @@ func DefaultConfig() Config {
 
 const (
 	maxOutput = 1 << 20
-	// maxScript is what Linux takes as one argument of a program, 128 KiB, less a little.
+	// maxScript is a little less than the longest argument of a program on Linux, 128 KiB.
 	maxScript = 131000
 )
 
@@ -43,12 +43,12 @@ func (c Config) Validate() error {
 	)
 }
 
-// Texts are the tool's own texts, for vocabularies of words; what programs say is not among it.
+// Texts are the tool's own texts, for vocabularies of words; the output of programs is not among them.
 func (c *Config) Texts() []string {
 	return []string{c.timedOut(), gone, anew, c.tooLongText(), signalled, exited + "1", notStarted}
 }
 
-// What the agent is told of how a script ended.
+// The observations of a script's end.
 const (
 	gone       = "Error: the sandbox ended; all files are gone, and a new one starts with the next call"
 	anew       = "Error: the sandbox was started anew: all files are gone"

@@ -70,7 +70,7 @@ func (t *Tool) Call(ctx context.Context, call producers.Call) (producers.Observa
 		Argv:    []string{"sh", "-c", `exec "$@" 2>&1`, "sh", t.cfg.Program, "-c", call.Arguments},
 		Timeout: t.cfg.CommandTimeout, Output: t.cfg.OutputBytes,
 	})
-	used := w.Inhabited() // what it cannot do then, such as start one process more, is the doing of those that are in it
+	used := w.Inhabited() // if it cannot do something, such as start another process, the programs in it are the cause
 	switch {
 	case err == nil:
 	case context.Cause(ctx) != nil:

@@ -19,7 +19,7 @@ const (
 	FromModel  = "model"  // a language model
 )
 
-// What noise grows by.
+// The schedules of noise.
 const (
 	ByCursor  = "cursor"  // the prompt's place in the run's order of issue
 	ByVersion = "version" // the newest policy version when the ticket was issued
@@ -40,29 +40,29 @@ type Config struct {
 	remote.Reference `koanf:",squash"`
 	// Model is the name that the endpoint serves the model by.
 	Model string `koanf:"model"`
-	// Temperature is what the model samples at, >= 0. Defaults to 0.8.
+	// Temperature is the model's sampling temperature, >= 0. Defaults to 0.8.
 	Temperature float64 `koanf:"temperature"`
-	// MaxTokens bounds what the model writes for one search, in tokens, > 0. Defaults to 1024.
+	// MaxTokens bounds the model's text for a search, in tokens, > 0. Defaults to 1024.
 	MaxTokens int `koanf:"max_tokens"`
-	// UsefulPrompt and NoisyPrompt are what the model is asked, for models that were trained to simulate a search engine under a prompt of
-	// their own: {documents}, {question}, {answers} and {query} stand for what they say. "" is Weir's own. Both default to "".
+	// UsefulPrompt and NoisyPrompt are the prompts of the model, for models that were trained to simulate a search engine under a prompt of
+	// their own: {documents}, {question}, {answers} and {query} are replaced by their values. "" is Weir's own. Both default to "".
 	UsefulPrompt string `koanf:"useful_prompt"`
 	NoisyPrompt  string `koanf:"noisy_prompt"`
 }
 
 // Noise is the probability that a search gets noisy documents, by how far training is: ZeroSearch's curriculum.
 type Noise struct {
-	// Start is the probability at the beginning, and End the one from total on, each in [0, 1]. Default to 0 and 0.5.
+	// Start is the probability at the beginning, and End the probability from total on, each in [0, 1]. Default to 0 and 0.5.
 	Start float64 `koanf:"start"`
 	End   float64 `koanf:"end"`
 	// Base says how late the probability grows, > 0: 1 is a straight line from start to end, and the greater the later. Defaults to 4.
 	Base float64 `koanf:"base"`
-	// By says what training is counted in: cursor, the prompts that were issued before, which a replay has exactly; or version, the policy
-	// versions that were published before the ticket was issued, of which a replay knows the oldest that sampled a token. Defaults to
-	// cursor.
+	// By is the unit in which training is counted: cursor, the prompts that were issued before, which a replay has exactly; or version, the
+	// policy versions that were published before the ticket was issued, of which a replay knows the oldest that sampled a token. Defaults
+	// to cursor.
 	By string `koanf:"by"`
-	// Total is after how many of those the probability is end, > 0 where end is not start. A step takes trainer.batch_groups prompts, and
-	// those of groups that are dropped beside them. Defaults to 0.
+	// Total is the number of such units after which the probability is end, > 0 where end is not start. A step takes trainer.batch_groups
+	// prompts, and the prompts of dropped groups beside them. Defaults to 0.
 	Total uint64 `koanf:"total"`
 	// Evaluation is the probability in evaluations, in [0, 1]. Defaults to 0.
 	Evaluation float64 `koanf:"evaluation"`

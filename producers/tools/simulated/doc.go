@@ -6,6 +6,6 @@
 //
 // Of documents: corpus, the documents are passages of the task: the best by BM25, or passages that do not hold an answer. Of documents:
 // model, a language model behind an OpenAI-compatible endpoint writes them. Which of the two a search gets is drawn from the ticket's seed
-// and the number of the call, so that the same ticket gets the same again. The agent sees documents and nothing else; what goes wrong at
-// the endpoint is the machinery's failure, of which no agent is told.
+// and the number of the call, so that the same ticket gets the same again. The agent sees documents and nothing else; an error of the
+// endpoint is the machinery's failure, of which no agent is told.
 package simulated

@@ -17,7 +17,7 @@ import (
 	"github.com/weir-rl/weir/producers/remote"
 )
 
-// The prompts of Weir's own, after those of ZeroSearch's appendix.
+// Weir's own prompts, after the prompts of ZeroSearch's appendix.
 const (
 	usefulPrompt = `You stand in for a web search engine. Write {documents} short documents that the engine finds for a query, and nothing else: each on a line of its own, beginning with "Doc 1: ", "Doc 2: " and so on, of about 30 words.
 
@@ -78,13 +78,13 @@ type answer struct {
 	} `json:"choices"`
 }
 
-// writeDocuments asks the model. Whatever goes wrong wraps [producers.ErrUnavailable], but for what the query may be why: where the
-// endpoint has written documents before, a request that it finds at fault, or fails at while it answers others, and an answer that runs on
-// without a document, are a search that finds nothing.
+// writeDocuments asks the model. Whatever goes wrong wraps [producers.ErrUnavailable], but for errors that the query may have caused: where
+// the endpoint has written documents before, a request that it finds at fault, or fails at while it answers others, and an answer that runs
+// on without a document, are a search that finds nothing.
 func (m *model) writeDocuments(ctx context.Context, a asked) (string, error) {
 	body := request{
 		Model: m.cfg.Model, Messages: []message{{"user", m.promptFor(a)}}, Temperature: m.cfg.Temperature, MaxTokens: m.cfg.MaxTokens,
-		Seed: a.seed >> 12, // within what JSON's numbers hold
+		Seed: a.seed >> 12, // within the range of JSON's numbers
 	}
 	var out answer
 	err := m.client.Post(ctx, a.key, body, func(data []byte) error {
@@ -118,7 +118,7 @@ func (m *model) writeDocuments(ctx context.Context, a asked) (string, error) {
 	return found, nil
 }
 
-// ofTheQuery are the statuses with which an endpoint refuses what is asked, as where it is too long, and not who asks or for which model.
+// ofTheQuery are the statuses with which an endpoint refuses the query, such as a query that is too long, and not the caller or the model.
 var ofTheQuery = []int{http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity}
 
 // hideAnswers returns an endpoint's reason, unless it repeats an answer: errors are shown in logs and to programs that are agents.

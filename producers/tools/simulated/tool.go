@@ -21,16 +21,16 @@ const (
 
 // writer makes the documents of a search.
 type writer interface {
-	// write returns what the agent is shown; "" is nothing found. An error wraps [producers.ErrUnavailable].
+	// write returns the observation; "" is nothing found. An error wraps [producers.ErrUnavailable].
 	writeDocuments(ctx context.Context, a asked) (string, error)
 }
 
-// asked is one search.
+// asked is a search.
 type asked struct {
 	producers.Secret
 	query string
 	noisy bool
-	// key names the call, and seed is what is drawn for it.
+	// key names the call, and seed is its random number.
 	key  string
 	seed uint64
 }
@@ -44,7 +44,7 @@ type Tool struct {
 	sessions map[string]session
 }
 
-// session is what is known of an episode.
+// session is the state of an episode.
 type session struct {
 	producers.Secret
 	// noise is the probability that a search of the episode is noisy.
@@ -66,7 +66,7 @@ func (t *Tool) Open(context.Context, producers.Session) error {
 	return fmt.Errorf("%s is told the question and its answers by an episode, and has none here: try it with weir episode, or serve a tool of type search", Name)
 }
 
-// OpenTold notes what the episode's documents are to hold.
+// OpenTold notes the contents that the episode's documents must have.
 func (t *Tool) OpenTold(_ context.Context, s producers.Session, secret producers.Secret) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -96,7 +96,7 @@ func (t *Tool) Close(_ context.Context, episode string) error {
 	return nil
 }
 
-// coin keeps what is drawn here apart from what else is drawn from a ticket's seed and a call's number.
+// coin keeps these random numbers apart from the other random numbers of a ticket's seed and a call's number.
 const coin = 0x636f696e
 
 // Call shows documents for its arguments.

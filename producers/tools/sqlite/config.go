@@ -13,7 +13,7 @@ const Name = "sql"
 type Config struct {
 	// Path is a database file, or a folder of them. "" leaves databases to the scripts of the prompts' worlds.
 	Path string `koanf:"path"`
-	// QueryTimeout bounds one query. Defaults to 5s.
+	// QueryTimeout bounds a query. Defaults to 5s.
 	QueryTimeout time.Duration `koanf:"query_timeout"`
 	// MaxRows bounds the rows that are shown, > 0. Defaults to 50.
 	MaxRows int `koanf:"max_rows"`
@@ -21,7 +21,7 @@ type Config struct {
 	OutputBytes int `koanf:"output_bytes"`
 	// QueryBytes bounds a query, > 0. Defaults to 8192.
 	QueryBytes int `koanf:"query_bytes"`
-	// MemoryBytes bounds the memory of one episode's connection, at least 8388608. Defaults to 67108864.
+	// MemoryBytes bounds the memory of an episode's connection, at least 8388608. Defaults to 67108864.
 	MemoryBytes int64 `koanf:"memory_bytes"`
 }
 

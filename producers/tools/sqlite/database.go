@@ -16,9 +16,9 @@ import (
 	"github.com/weir-rl/weir/producers"
 )
 
-// world is what a prompt's world says to this tool; other keys are for others.
+// world is the part of a prompt's world for this tool; other keys are for others.
 type world struct {
-	// Database names one of the folder.
+	// Database names a database of the folder.
 	Database string `json:"database"`
 	// Script fills a database in memory.
 	Script string `json:"script"`

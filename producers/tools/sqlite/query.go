@@ -12,10 +12,10 @@ import (
 	sqlite3 "github.com/ncruces/go-sqlite3"
 )
 
-// maxCell bounds one value that is shown, in bytes.
+// maxCell bounds a value that is shown, in bytes.
 const maxCell = 500
 
-// runQuery runs one statement and writes its rows: the columns' names, a line for each row, and how many there are.
+// runQuery runs a statement and writes its rows: the columns' names, a line for each row, and how many there are.
 func (c Config) runQuery(conn *sqlite3.Conn, text string) (string, error) {
 	stmt, tail, err := conn.Prepare(text)
 	if err != nil {
@@ -69,7 +69,7 @@ func countRows(rows int) string {
 	return fmt.Sprintf("%d rows", rows)
 }
 
-// cellText is a value on one line.
+// cellText is a value on a single line.
 func cellText(stmt *sqlite3.Stmt, column int) string {
 	switch stmt.ColumnType(column) {
 	case sqlite3.NULL:

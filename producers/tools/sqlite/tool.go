@@ -28,7 +28,7 @@ type session struct {
 	closed bool
 }
 
-// New makes the tool; a database that is named by path alone is opened once to see that it is one.
+// New makes the tool; a database that is named by path alone is opened once to see that it is a database.
 func New(ctx context.Context, cfg Config) (*Tool, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err

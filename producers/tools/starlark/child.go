@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// childName is a worker's argv[0]: what a list of processes shows, and what makes this program a worker.
+// childName is a worker's argv[0]: the name that a list of processes shows, which makes this program a worker.
 const childName = "weir-starlark"
 
 // How a worker ends, besides with its socket.
@@ -59,7 +59,7 @@ type cells struct {
 	writing  sync.Mutex
 	mu       sync.Mutex
 	sessions map[string]*interpreter
-	// answers wait for what functions return, by cell.
+	// answers wait for the results of functions, by cell.
 	answers map[string]chan returned
 }
 
@@ -94,7 +94,7 @@ func (w *cells) handleRequest(r request) error {
 		delete(w.sessions, r.Session)
 	case r.Answer != nil:
 		if waiting := w.answers[r.ID]; waiting != nil {
-			waiting <- *r.Answer // it has room: a cell asks for one thing at a time
+			waiting <- *r.Answer // it has room: a cell makes a single call at a time
 		}
 	case r.Run != nil:
 		s := w.sessions[r.Session]
@@ -149,8 +149,8 @@ func (w *cells) sendReply(r reply) error {
 // watchEvery is how often a worker looks at its memory while a cell runs.
 const watchEvery = 10 * time.Millisecond
 
-// watchMemory ends the worker when it has more memory than it may, until a cell is over. The kernel's own bound, where there is one, is met
-// at twice that.
+// watchMemory ends the worker when it has more memory than it may, until a cell is over. The kernel's own bound, if any, is met at twice
+// that.
 func (w *cells) watchMemory(over <-chan struct{}) {
 	sample := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
 	ticker := time.NewTicker(watchEvery)

@@ -12,14 +12,14 @@ const Name = "starlark"
 
 // Config bounds cells and their workers.
 type Config struct {
-	// Steps bounds what one cell computes, in steps of the interpreter, > 0: the same cell ends at the same step everywhere.
-	// Defaults to 10000000, about half a second.
+	// Steps bounds the work of a cell, in steps of the interpreter, > 0: the same cell ends at the same step everywhere. Defaults to
+	// 10000000, about half a second.
 	Steps int64 `koanf:"steps"`
 	// CellTimeout bounds the wall-clock time of a cell; a cell that cannot be interrupted within as long again costs the episode its
 	// variables. Defaults to 5s.
 	CellTimeout time.Duration `koanf:"cell_timeout"`
-	// MemoryBytes bounds the memory of one worker, at least 67108864. A worker that needs more ends, and with it the variables of
-	// its sessions. Defaults to 268435456.
+	// MemoryBytes bounds the memory of a worker, at least 67108864. A worker that needs more ends, and with it the variables of its
+	// sessions. Defaults to 268435456.
 	MemoryBytes int64 `koanf:"memory_bytes"`
 	// OutputBytes bounds the output of a cell, > 0: the rest is counted and left out. Defaults to 4096.
 	OutputBytes int `koanf:"output_bytes"`
@@ -32,11 +32,11 @@ type Config struct {
 	// SessionsPerWorker is how many episodes share a process, > 0. With 1 an episode can harm itself alone; more need less memory, and
 	// a cell that ends its worker costs its neighbours their variables, of which they are told. Defaults to 1.
 	SessionsPerWorker int `koanf:"sessions_per_worker"`
-	// Workers bounds the processes, > 0; an episode that finds none free waits for one. Defaults to 256.
+	// Workers bounds the processes, > 0; an episode that finds none free waits. Defaults to 256.
 	Workers int `koanf:"workers"`
 }
 
-// DefaultConfig is one process an episode.
+// DefaultConfig is a process for each episode.
 func DefaultConfig() Config {
 	return Config{
 		Steps: 10_000_000, CellTimeout: 5 * time.Second, MemoryBytes: 256 << 20, OutputBytes: 4096, CodeBytes: 16 << 10,
@@ -49,7 +49,7 @@ const (
 	maxCode    = 1 << 20
 	maxOutput  = 1 << 20
 	maxNotepad = 64 << 10
-	// leastMemory is what the program itself needs.
+	// leastMemory is the memory that the program itself needs.
 	leastMemory = 64 << 20
 )
 
@@ -67,7 +67,7 @@ func (c Config) Validate() error {
 	)
 }
 
-// Texts are the tool's own texts, for vocabularies of words; what Starlark says of a wrong cell is not among it.
+// Texts are the tool's own texts, for vocabularies of words; Starlark's messages about a wrong cell are not among them.
 func (c *Config) Texts() []string {
 	return []string{c.tooSlowText(), c.tooManySteps(), c.tooMuchMemory(), c.endedText("was killed"), c.tooLongText()}
 }

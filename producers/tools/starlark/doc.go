@@ -3,12 +3,12 @@
 //
 //	tools: {starlark: {type: starlark, steps: 1000000}}
 //
-// A cell prints, and the value of its last expression is shown. while, recursion, loops at top level and the reassignment of
-// variables are allowed; math, json and sum are there; what the task's world has can be called. notepad keeps notes, and submit(x)
-// ends the episode with its answer.
+// A cell prints, and the value of its last expression is shown. while, recursion, loops at top level and the reassignment of variables are
+// allowed; math, json and sum are there; functions of the task's world can be called. notepad keeps notes, and submit(x) ends the episode
+// with its answer.
 //
 // The language cannot reach the machine, but it can use memory and time up, and inside this process it could end it: so cells run in
-// processes of their own. A worker is this very program, which an init of this package turns into one when it is started under the
-// worker's name; programs and tests that link the package can therefore all start workers. It has an empty environment and
-// limits of its own, and ends when its socket does, with whatever started it. Protocol: see message.
+// processes of their own. A worker is this very program, which an init of this package turns into a worker when it is started under the
+// worker's name; programs and tests that link the package can therefore all start workers. It has an empty environment and limits of its
+// own, and ends when its socket does, with whatever started it. Protocol: see message.
 package starlark

@@ -26,11 +26,11 @@ type interpreter struct {
 // asker has the host call a function of the world.
 type asker func(name string, args []json.RawMessage) (returned, error)
 
-// underway is what a cell's functions reach through its thread.
+// underway is the state that a cell's functions reach through its thread.
 type underway struct {
 	ask asker
 	out *output
-	// answer is what was submitted; nil is nothing.
+	// answer is the submitted answer; nil is nothing.
 	answer *string
 }
 

@@ -8,9 +8,9 @@ import (
 	"io"
 )
 
-// request is a line to a worker: one of its parts is there, or Close alone.
+// request is a line to a worker: a single part is there, or Close alone.
 type request struct {
-	// Session names one in the worker: a nonce of the host's, which no cell can know.
+	// Session names a session of the worker: a nonce of the host's, which no cell can know.
 	Session string `json:"session,omitempty"`
 	// ID names the cell that the line is about, a nonce too.
 	ID string `json:"id,omitempty"`
@@ -18,15 +18,15 @@ type request struct {
 	Open *opening `json:"open,omitempty"`
 	// Run runs a cell in a session.
 	Run *cell `json:"run,omitempty"`
-	// Answer is what a function of the world returned to a cell.
+	// Answer is the result of a function of the world for a cell.
 	Answer *returned `json:"answer,omitempty"`
 	// Close ends a session.
 	Close bool `json:"close,omitempty"`
 }
 
-// opening says what the cells of a session have.
+// opening describes the environment of a session's cells.
 type opening struct {
-	// Functions are the names of those that the host answers for.
+	// Functions are the names of functions that the host answers for.
 	Functions []string `json:"functions,omitempty"`
 	// Values are predeclared variables.
 	Values map[string]json.RawMessage `json:"values,omitempty"`
@@ -42,7 +42,7 @@ type cell struct {
 	Steps       int64  `json:"steps"`
 	LimitMS     int64  `json:"limit_ms"`
 	OutputBytes int    `json:"output_bytes"`
-	// TooSlow and TooManySteps are what the agent is told of these bounds.
+	// TooSlow and TooManySteps are the observations at these bounds.
 	TooSlow      string `json:"too_slow"`
 	TooManySteps string `json:"too_many_steps"`
 }
@@ -70,13 +70,13 @@ type asked struct {
 	Args []json.RawMessage `json:"args,omitempty"`
 }
 
-// finished is what came of a cell.
+// finished is the result of a cell.
 type finished struct {
 	Text string `json:"text,omitempty"`
-	// Outputs and Errors are those of an observation.
+	// Outputs and Errors are of an observation.
 	Outputs int `json:"outputs,omitempty"`
 	Errors  int `json:"errors,omitempty"`
-	// Answer is what was submitted.
+	// Answer is the submitted answer.
 	Answer *string `json:"answer,omitempty"`
 	// Notes are the notepad as it stands.
 	Notes string `json:"notes,omitempty"`
@@ -84,7 +84,7 @@ type finished struct {
 	Gone bool `json:"gone,omitempty"`
 }
 
-// maxLine bounds a line of the protocol: what it carries is bounded to less, and JSON writes a byte as six at most.
+// maxLine bounds a line of the protocol: its contents are bounded to less, and JSON writes a byte as six at most.
 const maxLine = 8 * (maxCode + maxOutput + maxNotepad)
 
 // errLine is a line that is not of the protocol.
@@ -117,7 +117,7 @@ func (l *lines) nextLine(into any) error {
 	return nil
 }
 
-// writeLine writes a JSON line in one call.
+// writeLine writes a JSON line in a single call.
 func writeLine(w io.Writer, line any) error {
 	data, err := json.Marshal(line)
 	if err != nil {

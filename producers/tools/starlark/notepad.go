@@ -8,8 +8,8 @@ import (
 	lang "go.starlark.net/starlark"
 )
 
-// notepad is what an agent notes down for later, as the variable notepad: things to do, facts and a draft. An agent whose context is
-// trimmed is shown it again; see producers.Observation.
+// notepad is an agent's notes for later, as the variable notepad: things to do, facts and a draft. An agent whose context is trimmed is
+// shown it again; see producers.Observation.
 type notepad struct {
 	most  int // bytes of its text
 	todo  []item
@@ -62,7 +62,7 @@ func (n *notepad) addTodo(texts []string) error {
 	return nil
 }
 
-// finishTodo marks those items by their text.
+// finishTodo marks items by their text.
 func (n *notepad) finishTodo(texts []string) error {
 	for _, text := range texts {
 		i := slices.IndexFunc(n.todo, func(t item) bool { return t.text == text && !t.done })
@@ -119,7 +119,7 @@ func (n *notepad) Attr(name string) (lang.Value, error) {
 	}), nil
 }
 
-// textsOf returns the texts of a value: a list's one by one.
+// textsOf returns the texts of a value: the items of a list singly.
 func textsOf(v lang.Value) []string {
 	list, ok := v.(lang.Sequence)
 	if !ok {

@@ -11,12 +11,12 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// output is what a cell shows, up to a bound.
+// output is the output of a cell, up to a bound.
 type output struct {
 	most int
 	text strings.Builder
 	left int // bytes that did not fit
-	// parts counts kinds of output: what was printed, and the value that was shown.
+	// parts counts kinds of output: the printed text, and the value that was shown.
 	parts   int
 	printed bool
 }
@@ -87,7 +87,7 @@ func cutBytes(text string, most int) string {
 // maxFrames bounds the lines of a traceback: the outermost and the innermost are kept.
 const maxFrames = 8
 
-// explainError returns what was wrong with a cell, with places in cells alone.
+// explainError describes the error of a cell, with places in cells alone.
 func explainError(err error, name string) string {
 	var fault syntax.Error
 	var faults resolve.ErrorList

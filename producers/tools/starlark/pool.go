@@ -7,9 +7,9 @@ import (
 	"github.com/weir-rl/weir/producers"
 )
 
-// attachWorker gives a session a worker, if it has none. One that others shared and that ended between two cells cost the session its
-// variables: the agent is told, with what its cell comes to in a worker of its own, for whatever it left in the memory of the first may be
-// why. So is one whose worker, its own, ended for want of memory. Else that was no fault of the session's, and is the machinery's failure.
+// attachWorker gives a session a worker, if it has none. A shared worker that ended between two cells cost the session its variables: the
+// agent is told, with what its cell comes to in a worker of its own, since its objects in the memory of the first worker may be the cause.
+// So is a session whose own worker ended for want of memory. Else that was no fault of the session's, and is the machinery's failure.
 func (t *Tool) attachWorker(ctx context.Context, s *session) error {
 	if w := s.worker; w != nil {
 		if w.isAlive() {
@@ -102,6 +102,6 @@ func (t *Tool) detachWorker(s *session) {
 	if last {
 		w.killProcess()
 	} else if w.isAlive() {
-		_ = w.sendRequest(request{Session: s.id, Close: true}) // one that cannot be written to has ended
+		_ = w.sendRequest(request{Session: s.id, Close: true}) // a worker that cannot be written to has ended
 	}
 }

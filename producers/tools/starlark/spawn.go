@@ -12,7 +12,7 @@ import (
 	"github.com/weir-rl/weir/internal/child"
 )
 
-// spawnWorker starts a worker that has one end of a socket pair as file descriptor 3, no environment and no standard input.
+// spawnWorker starts a worker that has an end of a socket pair as file descriptor 3, no environment and no standard input.
 func spawnWorker(memory int64, stderr io.Writer) (*child.Process, net.Conn, error) {
 	conn, theirs, err := child.SocketPair()
 	if err != nil {

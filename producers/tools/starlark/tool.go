@@ -49,7 +49,7 @@ type session struct {
 	id     string
 	worker *worker // nil before the first cell, and after a cell that cost the variables
 	lost   bool    // the variables of earlier cells are gone, and the agent has not been told
-	own    bool    // it lost a worker that others shared, and gets one of its own
+	own    bool    // it lost a worker that others shared, and gets a worker of its own
 	closed bool
 }
 
@@ -136,8 +136,8 @@ func (s *session) closeWorlds() error {
 	return errors.Join(faults...)
 }
 
-// Call runs its arguments as a cell. A fault of the cell is an observation, and so is that a worker which several episodes shared ended, by
-// whichever of them. A worker that cannot be had, or that the machine ended between two cells, is the machinery's failure.
+// Call runs its arguments as a cell. A fault of the cell is an observation, and so is the end of a worker that several episodes shared. A
+// worker that cannot be had, or that the machine ended between two cells, is the machinery's failure.
 func (t *Tool) Call(ctx context.Context, call producers.Call) (producers.Observation, error) {
 	t.mu.Lock()
 	s := t.sessions[call.Episode]
@@ -196,7 +196,7 @@ func (t *Tool) runCell(ctx context.Context, s *session, code string, again bool)
 	case !errors.Is(err, errEnded):
 		return producers.Observation{}, err
 	}
-	if !own && !again && !answered { // a world may keep what was done
+	if !own && !again && !answered { // a world may keep the effect
 		s.own = true
 		if t.attachWorker(ctx, s) == nil {
 			return t.runCell(ctx, s, code, true)

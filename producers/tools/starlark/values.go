@@ -81,7 +81,7 @@ func appendScalar(out *bytes.Buffer, v lang.Value) error {
 			return fmt.Errorf("the number %s cannot be given to it", v)
 		}
 		if !bytes.ContainsAny(data, ".e") {
-			data = append(data, ".0"...) // a float that is whole stays one
+			data = append(data, ".0"...) // a whole float stays a float
 		}
 	case lang.String:
 		if len(v) > maxValue {

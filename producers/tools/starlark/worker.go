@@ -14,7 +14,7 @@ import (
 	"github.com/weir-rl/weir/internal/child"
 )
 
-// killDelay is how long what a killed worker complained of may take to arrive.
+// killDelay is how long the complaints of a killed worker may take to arrive.
 const killDelay = 5 * time.Second
 
 // worker is a process that runs cells, as the host sees it.
@@ -26,10 +26,10 @@ type worker struct {
 
 	mu      sync.Mutex
 	waiting map[string]chan reply // by cell
-	// Guarded by the tool's mutex: how many sessions it has, whether it had several, and whether it is one session's alone.
+	// Guarded by the tool's mutex: how many sessions it has, whether it had several, and whether it belongs to a single session.
 	sessions     int
 	crowded, own bool
-	// sacrificed: one of its cells is known to have ended it.
+	// sacrificed: a cell of it is known to have ended the worker.
 	sacrificed bool
 	// crowd is how many cells ran when it ended.
 	crowd int
@@ -51,7 +51,7 @@ func newWorker(memory int64, ended func()) (*worker, error) {
 			timer := time.AfterFunc(killDelay, func() { process.Signal(syscall.SIGKILL) })
 			defer timer.Stop() // the process ends with its socket
 		} else {
-			process.Signal(syscall.SIGKILL) // what does not keep to the protocol is of no use
+			process.Signal(syscall.SIGKILL) // a worker that breaks the protocol is of no use
 		}
 		w.mu.Lock()
 		w.crowd = len(w.waiting)
@@ -100,7 +100,7 @@ func (w *worker) sendRequest(r request) error {
 	return nil
 }
 
-// killProcess ends the process, because of one of its cells, and waits for the end.
+// killProcess ends the process, because of a cell, and waits for the end.
 func (w *worker) killProcess() {
 	w.mu.Lock()
 	w.sacrificed = true
@@ -110,7 +110,7 @@ func (w *worker) killProcess() {
 	<-w.ended
 }
 
-// atFault says of a worker that ended that the one cell which ran then ended it.
+// atFault reports that the only cell which ran when a worker ended has ended it.
 func (w *worker) atFault() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -200,7 +200,7 @@ func (w *worker) ranOutOfMemory() bool {
 		strings.Contains(w.complaints.String(), "cannot allocate memory")
 }
 
-// complaints are the beginning of what a worker writes to its standard error, which says why it ends.
+// complaints are the beginning of a worker's standard error, which says why it ends.
 type complaints struct{ *child.Head }
 
 func newComplaints() complaints { return complaints{child.NewHead(2048)} }

@@ -1,9 +1,9 @@
-// Package verltool is the tool of that type: a server of VerlTool's protocol, POST /get_observation, as a tool. The server keeps what an
-// episode has under its name, and is told when it ends.
+// Package verltool is the tool of that type: a server of VerlTool's protocol, POST /get_observation, as a tool. The server keeps the state
+// of an episode under its name, and is told when it ends.
 //
 //	tools: {code: {type: verltool, url: "http://127.0.0.1:5500/get_observation", description: "Runs Python."}}
 //
-// A call is a batch of one. The prompt's world goes along as extra_fields. An action that no tool of the server understands is
+// A call is a batch of a single action. The prompt's world goes along as extra_fields. An action that no tool of the server understands is
 // told to the agent; a tool of the server that failed is the machinery's failure.
 package verltool
 
@@ -52,7 +52,7 @@ type Request struct {
 	ExtraFields   []json.RawMessage `json:"extra_fields"`
 }
 
-// Answer is what came of a batch.
+// Answer is the result of a batch.
 type Answer struct {
 	Observations []Observation `json:"observations"`
 	Dones        []bool        `json:"dones"`
@@ -139,7 +139,7 @@ func (t *Tool) Spec() producers.ToolSpec {
 	return producers.ToolSpec{Name: t.cfg.Name, Description: t.cfg.Description}
 }
 
-// Open notes what the server is to be told of the episode.
+// Open notes the data of the episode for the server.
 func (t *Tool) Open(_ context.Context, s producers.Session) error {
 	extra := s.World
 	if len(extra) == 0 || extra[0] != '{' {
