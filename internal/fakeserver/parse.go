@@ -27,55 +27,19 @@ func Parse(args []string) (kind Kind, address string, o Options, err error) {
 			value, rest = rest[0], rest[1:]
 		}
 		switch word {
-		case "serve":
-		case "--model-path":
-			o.Dir = value
 		case "--host":
 			host = value
 		case "--port":
 			port = value
-		case "--api-key":
-			o.APIKey = value
-		case "--admin-api-key":
-			o.AdminAPIKey = value
-		case "--logprobs-mode":
-			o.Processed = value == "processed_logprobs"
-		case "--generation-config":
-			o.NoDefaults = value == "vllm"
-		case "--incremental-streaming-output":
-			o.Incremental = true
-		case "--no-spans":
-			o.NoSpans = true
-		case "--release":
-			o.Release = Release(value)
 		case scaleOut:
 			if kind != VLLM || !o.Release.orOldest(kind).since(VLLM30) {
 				return "", "", o, fmt.Errorf("error: unrecognized arguments: %s", scaleOut)
 			}
 			routed = true
-		case "--max-logprobs":
-			if o.MaxLogprobs, err = strconv.Atoi(value); err != nil {
-				return "", "", o, err
-			}
-		case "--enable-prompt-tokens-details":
-			o.PromptDetails = true
-		case "--config":
-			if err = o.readConfig(value); err != nil {
-				return "", "", o, err
-			}
-		case "--enable-metrics":
-			o.NoMetrics = false
-		case "--faults":
-			if o.Faults, err = readFaults(value); err != nil {
-				return "", "", o, err
-			}
-		case "--enable-prefix-caching", "--max-num-seqs", "--seed", "--max-model-len", "--sampling-defaults",
-			"--max-running-requests", "--context-length":
 		default:
-			if strings.HasPrefix(word, "--") || o.Dir != "" {
-				return "", "", o, fmt.Errorf("unknown argument %s", word)
+			if err = o.readArgument(word, value); err != nil {
+				return "", "", o, err
 			}
-			o.Dir = word
 		}
 	}
 	if o.Dir == "" {
@@ -92,6 +56,47 @@ func Parse(args []string) (kind Kind, address string, o Options, err error) {
 		}
 	}
 	return kind, net.JoinHostPort(host, port), o, nil
+}
+
+// readArgument reads an argument that sets an option.
+func (o *Options) readArgument(word, value string) (err error) {
+	switch word {
+	case "serve":
+	case "--model-path":
+		o.Dir = value
+	case "--api-key":
+		o.APIKey = value
+	case "--admin-api-key":
+		o.AdminAPIKey = value
+	case "--logprobs-mode":
+		o.Processed = value == "processed_logprobs"
+	case "--generation-config":
+		o.NoDefaults = value == "vllm"
+	case "--incremental-streaming-output":
+		o.Incremental = true
+	case "--no-spans":
+		o.NoSpans = true
+	case "--release":
+		o.Release = Release(value)
+	case "--max-logprobs":
+		o.MaxLogprobs, err = strconv.Atoi(value)
+	case "--enable-prompt-tokens-details":
+		o.PromptDetails = true
+	case "--config":
+		err = o.readConfig(value)
+	case "--enable-metrics":
+		o.NoMetrics = false
+	case "--faults":
+		o.Faults, err = readFaults(value)
+	case "--enable-prefix-caching", "--max-num-seqs", "--seed", "--max-model-len", "--sampling-defaults",
+		"--max-running-requests", "--context-length":
+	default:
+		if strings.HasPrefix(word, "--") || o.Dir != "" {
+			return fmt.Errorf("unknown argument %s", word)
+		}
+		o.Dir = word
+	}
+	return err
 }
 
 // readFaults reads "cut:97+load:7": the name of a fault, and at every how manieth chance it happens.

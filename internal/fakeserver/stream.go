@@ -75,18 +75,7 @@ func (s *Server) serveCall(w http.ResponseWriter, r *http.Request, id string, to
 	defer s.engine.abortCalls(func(have *sequence) bool { return have == seq })
 	sent, pieces := 0, 0
 	harm := s.newHarm(p.maxTokens)
-	emit := func(v any) bool {
-		if v == nil {
-			return true
-		}
-		data, err := json.Marshal(v)
-		if err != nil {
-			return false
-		}
-		w.Header().Set("Content-Type", "text/event-stream") // of no effect but the first time
-		_, err = fmt.Fprintf(w, "data: %s\n\n", data)
-		return err == nil && http.NewResponseController(w).Flush() == nil
-	}
+	emit := func(v any) bool { return writeEvent(w, v) }
 	for {
 		select {
 		case <-r.Context().Done():
@@ -129,6 +118,20 @@ func (s *Server) serveCall(w http.ResponseWriter, r *http.Request, id string, to
 			return
 		}
 	}
+}
+
+// writeEvent writes an event of a stream, nil for none, and reports whether the client still reads.
+func writeEvent(w http.ResponseWriter, v any) bool {
+	if v == nil {
+		return true
+	}
+	data, err := json.Marshal(v)
+	if err != nil {
+		return false
+	}
+	w.Header().Set("Content-Type", "text/event-stream") // of no effect but the first time
+	_, err = fmt.Fprintf(w, "data: %s\n\n", data)
+	return err == nil && http.NewResponseController(w).Flush() == nil
 }
 
 // newHarm spoils the pieces of an answer by the faults that are due.

@@ -37,28 +37,7 @@ func (s *Server) addRoutes(mux *http.ServeMux) {
 		})
 	}
 	mux.HandleFunc("POST /v1/completions", s.vllmText)
-	mux.HandleFunc("POST /pause", func(w http.ResponseWriter, r *http.Request) {
-		mode, clear := r.URL.Query().Get("mode"), r.URL.Query().Get("clear_cache") != "false"
-		switch mode {
-		case "", "abort":
-			s.engine.pauseSteps()
-			s.engine.abortCalls(nil)
-			// The tokens until now are on their way (0.27.0, v1/engine/async_llm.py:813).
-			waitFor(r.Context(), 20*time.Millisecond)
-			if clear {
-				s.engine.forgetCaches()
-			}
-		case "keep":
-			s.engine.pauseSteps()
-			if clear {
-				s.engine.forgetCaches()
-			}
-		default:
-			writeRefusal(w, http.StatusBadRequest, "Invalid mode")
-			return
-		}
-		writeAnswer(w, map[string]any{"status": "paused"})
-	})
+	mux.HandleFunc("POST /pause", s.vllmPause)
 	mux.HandleFunc("POST /resume", func(w http.ResponseWriter, _ *http.Request) {
 		if !s.faultDue("lost") {
 			s.engine.resumeSteps()
@@ -68,23 +47,7 @@ func (s *Server) addRoutes(mux *http.ServeMux) {
 	mux.HandleFunc("GET /is_paused", func(w http.ResponseWriter, _ *http.Request) {
 		writeAnswer(w, map[string]any{"is_paused": s.engine.isPaused()})
 	})
-	mux.HandleFunc("POST /collective_rpc", func(w http.ResponseWriter, r *http.Request) {
-		var body struct {
-			Method string `json:"method"`
-			Kwargs struct {
-				Path string `json:"weights_path"`
-			} `json:"kwargs"`
-		}
-		if json.NewDecoder(r.Body).Decode(&body) != nil || body.Method != "reload_weights" {
-			writeRefusal(w, http.StatusBadRequest, "no such method")
-			return
-		}
-		if err := s.reloadFolder(body.Kwargs.Path, "", true); err != nil {
-			writeRefusal(w, http.StatusInternalServerError, err.Error())
-			return
-		}
-		writeAnswer(w, map[string]any{"results": []any{nil}})
-	})
+	mux.HandleFunc("POST /collective_rpc", s.vllmCallWorkers)
 	if s.o.NoWeightInfo || !s.is(VLLM, VLLM27) {
 		return
 	}
@@ -102,6 +65,49 @@ func (s *Server) addRoutes(mux *http.ServeMux) {
 	mux.HandleFunc("GET /weight_info", func(w http.ResponseWriter, _ *http.Request) {
 		writeAnswer(w, map[string]any{"weight_version": s.engine.version()})
 	})
+}
+
+// vllmPause pauses the engine, by the mode of the query.
+func (s *Server) vllmPause(w http.ResponseWriter, r *http.Request) {
+	mode, clear := r.URL.Query().Get("mode"), r.URL.Query().Get("clear_cache") != "false"
+	switch mode {
+	case "", "abort":
+		s.engine.pauseSteps()
+		s.engine.abortCalls(nil)
+		// The tokens until now are on their way (0.27.0, v1/engine/async_llm.py:813).
+		waitFor(r.Context(), 20*time.Millisecond)
+		if clear {
+			s.engine.forgetCaches()
+		}
+	case "keep":
+		s.engine.pauseSteps()
+		if clear {
+			s.engine.forgetCaches()
+		}
+	default:
+		writeRefusal(w, http.StatusBadRequest, "Invalid mode")
+		return
+	}
+	writeAnswer(w, map[string]any{"status": "paused"})
+}
+
+// vllmCallWorkers loads weights from a folder: no other method is known.
+func (s *Server) vllmCallWorkers(w http.ResponseWriter, r *http.Request) {
+	var body struct {
+		Method string `json:"method"`
+		Kwargs struct {
+			Path string `json:"weights_path"`
+		} `json:"kwargs"`
+	}
+	if json.NewDecoder(r.Body).Decode(&body) != nil || body.Method != "reload_weights" {
+		writeRefusal(w, http.StatusBadRequest, "no such method")
+		return
+	}
+	if err := s.reloadFolder(body.Kwargs.Path, "", true); err != nil {
+		writeRefusal(w, http.StatusInternalServerError, err.Error())
+		return
+	}
+	writeAnswer(w, map[string]any{"results": []any{nil}})
 }
 
 func (s *Server) setVersion(w http.ResponseWriter, r *http.Request) {
