@@ -207,7 +207,7 @@ func (c *call) askServer(l *lease, most int) (*Answer, error) {
 	once.Unlock()
 	defer timer.Stop()
 	top := 0
-	if c.watchesEnds() {
+	if c.watchesEnds(l.server) {
 		top = Alternatives
 	}
 	a, err := l.server.speaker.Generate(ctx, &Query{

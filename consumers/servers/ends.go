@@ -57,11 +57,11 @@ func (e *ends) isBiased() bool {
 	return true
 }
 
-// watchesEnds reports whether the ends of a call are watched: every inference.server.ends_every-th call that has stops. At temperature 0
-// nothing is drawn.
-func (c *call) watchesEnds() bool {
+// watchesEnds reports whether the ends of a call are watched: every inference.server.ends_every-th call of a server that has stops, however
+// calls are spread over the servers. At temperature 0 nothing is drawn.
+func (c *call) watchesEnds(s *server) bool {
 	every := c.pool.cfg.Server.EndsEvery
-	return every > 0 && len(c.req.StopTokens) > 0 && c.req.Temperature > 0 && c.pool.watched.Add(1)%int64(every) == 0
+	return every > 0 && len(c.req.StopTokens) > 0 && c.req.Temperature > 0 && s.watched.Add(1)%int64(every) == 0
 }
 
 // countEnds takes the tokens of an answer into the server's ends, and reports a bias.

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/schemas"
 )
 
 // play adds answers of a model whose stop has the probability p at every token. keep says which answers are kept.
@@ -32,8 +34,8 @@ func play(e *ends, answers int, p float64, keep func(stopped bool) bool) (report
 	return reports
 }
 
-// The alarm of finding B1 of the servers' review: answers that are kept by how they end are told from answers that chance has ended, whatever
-// the bound of a call cuts. A bias is reported at each doubling, not at each answer.
+// The alarm of finding B1 of the servers' review: answers that are kept by how they end are told from answers that chance has ended,
+// whatever the bound of a call cuts. A bias is reported at each doubling, not at each answer.
 func TestEndsThatAreSelectedAreReported(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -63,4 +65,22 @@ func TestOnlyListedStopsCount(t *testing.T) {
 	require.Zero(t, expected)
 	e.addAnswer([]int32{9, 9}, nil, []int32{9})
 	require.Zero(t, e.sampled)
+}
+
+// Calls that go to two servers in turn: every second call of each is watched, and not all calls of the same server.
+func TestEachServersEndsAreWatched(t *testing.T) {
+	t.Parallel()
+	p := &Pool{}
+	p.cfg.Server.EndsEvery = 2
+	c := &call{pool: p, req: &schemas.GenerateRequest{StopTokens: schemas.Int32s{0}, Temperature: 1}}
+	a, b := &server{}, &server{}
+	watched := map[*server]int{}
+	for range 10 {
+		for _, s := range []*server{a, b} {
+			if c.watchesEnds(s) {
+				watched[s]++
+			}
+		}
+	}
+	require.Equal(t, map[*server]int{a: 5, b: 5}, watched)
 }

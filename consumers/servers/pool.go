@@ -53,8 +53,6 @@ type Pool struct {
 	closed  bool
 	// requests numbers the requests to servers, so that no two have the same id.
 	requests atomic.Int64
-	// watched counts the calls of which some are asked for the probability of their end.
-	watched atomic.Int64
 }
 
 var (

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/weir-rl/weir/consumers"
@@ -28,6 +29,8 @@ type server struct {
 
 	keeper keeperState
 	state  serverState
+	// watched counts the calls of which some are asked for the probability of their end.
+	watched atomic.Int64
 }
 
 // keeperState has the fields that a server's keeper alone reads and writes.

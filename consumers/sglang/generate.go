@@ -185,7 +185,7 @@ func alignPiece(a *servers.Answer, m *meta) error {
 	switch {
 	case len(m.Logprobs) == total && n <= total:
 		for i, token := range a.Tokens {
-			if n < total && m.Logprobs[i].token != token {
+			if m.Logprobs[i].token != token {
 				return malformed("token %d was %d, and is %d in a later piece", i, token, m.Logprobs[i].token)
 			}
 		}

@@ -57,7 +57,7 @@ func (p *Publisher) tidyStore(ctx context.Context, plan versionPlan, stored stor
 }
 
 // unneededShards are the hashes of the stored shards that no kept version of history needs.
-func (p *Publisher) unneededShards(history []*schemas.Manifest, present map[string]time.Time, sweep bool) (hashes []string) {
+func (p *Publisher) unneededShards(history []*schemas.Manifest, present map[string]time.Duration, sweep bool) (hashes []string) {
 	// A shard that no manifest names may be another publisher's, whose manifest is about to follow. After orphanAge it was left by
 	// a publisher that died between the two; in a folder, it may be another run's.
 	sweep = sweep && p.config.Dir == ""
@@ -67,8 +67,8 @@ func (p *Publisher) unneededShards(history []*schemas.Manifest, present map[stri
 			named[s.Hash] = true
 		}
 	}
-	for hash, since := range present {
-		orphan := sweep && time.Since(since) >= orphanAge
+	for hash, age := range present {
+		orphan := sweep && age >= orphanAge
 		if !keep[hash] && (named[hash] || orphan) {
 			hashes = append(hashes, hash)
 		}

@@ -166,12 +166,12 @@ func (f folderShards) get(ctx context.Context, shard schemas.Shard, to sink) err
 	return nil
 }
 
-func (f folderShards) list(context.Context) (map[string]time.Time, error) {
+func (f folderShards) list(context.Context) (map[string]time.Duration, error) {
 	entries, err := os.ReadDir(f.dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("list shards: %w", err)
 	}
-	hashes := make(map[string]time.Time, len(entries))
+	hashes := make(map[string]time.Duration, len(entries))
 	for _, e := range entries {
 		if _, err := f.shardPath(e.Name()); err != nil {
 			continue
@@ -183,7 +183,7 @@ func (f folderShards) list(context.Context) (map[string]time.Time, error) {
 		if err != nil {
 			return nil, fmt.Errorf("list shards: %w", err)
 		}
-		hashes[e.Name()] = info.ModTime()
+		hashes[e.Name()] = time.Since(info.ModTime())
 	}
 	return hashes, nil
 }

@@ -2,6 +2,7 @@ package weights
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -71,13 +72,15 @@ func (l *Loader) loadOwn(ctx context.Context, m *schemas.Manifest) ([][]byte, er
 	if l.held != nil && l.held.Version == m.Version && sameWeights(l.held, m) {
 		return slices.Clone(l.whole), nil
 	}
-	var whole [][]byte
 	links := []*schemas.Manifest{m}
-	switch {
-	case m.Base == schemas.NoBase:
-	case l.held != nil && l.held.Version == m.Base:
-		whole = l.whole
-	default:
+	if m.Base != schemas.NoBase {
+		if l.held != nil && l.held.Version == m.Base {
+			whole, err := l.loadLinks(ctx, m, links, l.whole)
+			if !errors.Is(err, streams.ErrCorruptShard) {
+				return whole, err
+			}
+			// The base may have been published anew with other weights than are held: the chain is read from its whole base.
+		}
 		history, err := l.run.Manifests(ctx)
 		if err != nil {
 			return nil, err
@@ -86,6 +89,11 @@ func (l *Loader) loadOwn(ctx context.Context, m *schemas.Manifest) ([][]byte, er
 			return nil, fmt.Errorf("load version %d: %w", m.Version, err)
 		}
 	}
+	return l.loadLinks(ctx, m, links, nil)
+}
+
+// loadLinks reads a version by its links, newest first, from the whole shards of the base of the last where that is a delta.
+func (l *Loader) loadLinks(ctx context.Context, m *schemas.Manifest, links []*schemas.Manifest, whole [][]byte) ([][]byte, error) {
 	for _, link := range slices.Backward(links) {
 		next, err := l.loadLink(ctx, link, whole)
 		if err != nil {

@@ -58,8 +58,11 @@ func (o objectShards) put(ctx context.Context, hash string, blob Blob) (string, 
 		before, err := store.GetInfo(ctx, hash)
 		switch {
 		case err == nil && before.Size == uint64(blob.Size()):
-			up.keepChunks(before.NUID)
-			return nil
+			whole, err := o.hasChunks(ctx, before)
+			if whole || err != nil {
+				up.keepChunks(before.NUID)
+				return err
+			}
 		case err != nil && !errors.Is(err, jetstream.ErrObjectNotFound):
 			return err
 		}
@@ -68,7 +71,7 @@ func (o objectShards) put(ctx context.Context, hash string, blob Blob) (string, 
 		}
 		err = up.sendObject(ctx)
 		if err == nil && before != nil {
-			up.left = append(up.left, before.NUID) // an object of another size, which this object replaces
+			up.left = append(up.left, before.NUID) // an object of another size, or without all of its chunks, which this object replaces
 		}
 		if seam.HasCode(err, seam.CodeStoreFailed) && strings.Contains(err.Error(), "maximum bytes") {
 			// The error as text, since its type would have the call tried again: only a publish that succeeds makes room.
@@ -78,6 +81,20 @@ func (o objectShards) put(ctx context.Context, hash string, blob Blob) (string, 
 	})
 	up.cleanUp(ctx)
 	return hash, err
+}
+
+// hasChunks reports whether the broker has as many chunks of an object as its description says.
+func (o objectShards) hasChunks(ctx context.Context, object *jetstream.ObjectInfo) (bool, error) {
+	stream, err := o.run.JetStream().Stream(ctx, o.streamName())
+	if err != nil {
+		return false, err
+	}
+	subject := o.chunkPrefix() + object.NUID
+	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(subject))
+	if err != nil {
+		return false, err
+	}
+	return info.State.Subjects[subject] == uint64(object.Chunks), nil
 }
 
 // get reads on from where it was when the broker goes away meanwhile or is slow: a shard is corrupt only where the broker answers
@@ -180,14 +197,25 @@ func (o objectShards) listObjects(ctx context.Context) (objects []jetstream.Obje
 	return objects, nil
 }
 
-func (o objectShards) list(ctx context.Context) (map[string]time.Time, error) {
+func (o objectShards) list(ctx context.Context) (map[string]time.Duration, error) {
 	objects, err := o.listObjects(ctx)
 	if err != nil {
 		return nil, err
 	}
-	hashes := make(map[string]time.Time, len(objects))
+	var now time.Time // by the broker's clock, as the objects' own times are
+	err = o.run.Call(ctx, "read the broker's clock", o.bucket, seam.CallTimeout, func(ctx context.Context) error {
+		stream, err := o.run.JetStream().Stream(ctx, o.streamName())
+		if err == nil {
+			now = stream.CachedInfo().TimeStamp
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	hashes := make(map[string]time.Duration, len(objects))
 	for _, object := range objects {
-		hashes[object.Name] = object.ModTime
+		hashes[object.Name] = now.Sub(object.ModTime)
 	}
 	return hashes, nil
 }

@@ -6,10 +6,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/internal/seam"
 )
 
 // aged is a store that says of some shards that they have been there for longer.
@@ -18,10 +20,10 @@ type aged struct {
 	by map[string]time.Duration
 }
 
-func (a aged) list(ctx context.Context) (map[string]time.Time, error) {
+func (a aged) list(ctx context.Context) (map[string]time.Duration, error) {
 	shards, err := a.shardStore.list(ctx)
 	for hash := range shards {
-		shards[hash] = shards[hash].Add(-a.by[hash])
+		shards[hash] += a.by[hash]
 	}
 	return shards, err
 }
@@ -94,4 +96,49 @@ func TestWhatADeadPublisherLeftDoesNotFillTheStore(t *testing.T) {
 	require.Len(t, chunkSets(t, store), 1)
 	w.store = oldChunks{store}
 	require.NoError(t, w.Publish(t.Context(), m, shards))
+}
+
+// slowClock is a run whose broker's clock is behind this machine's: what is stored just now seems old to this machine.
+type slowClock struct {
+	seam.Run
+	by time.Duration
+}
+
+func (s slowClock) Read(ctx context.Context, stream, subject string, from uint64, w seam.Window, see func(seam.Message) error) (uint64, bool, error) {
+	return s.Run.Read(ctx, stream, subject, from, w, func(m seam.Message) error {
+		m.At = m.At.Add(-s.by)
+		return see(m)
+	})
+}
+
+func (s slowClock) JetStream() jetstream.JetStream { return slowStreams{s.Run.JetStream(), s.by} }
+
+type slowStreams struct {
+	jetstream.JetStream
+	by time.Duration
+}
+
+func (s slowStreams) Stream(ctx context.Context, name string) (jetstream.Stream, error) {
+	stream, err := s.JetStream.Stream(ctx, name)
+	if err == nil {
+		stream.CachedInfo().TimeStamp = stream.CachedInfo().TimeStamp.Add(-s.by)
+	}
+	return stream, err
+}
+
+// The age of a shard that no manifest names is by the broker's clock: by a clock of this machine that is ahead, the shards that another
+// publisher is about to name would go.
+func TestTheAgeOfAnOrphanIsByTheBrokersClock(t *testing.T) {
+	f := newFixture(t, false)
+	store := objectShards{run: slowClock{f.run.Seam(), 2 * orphanAge}, bucket: shardsBucket}
+	fresh := []byte("being published")
+	_, err := store.put(t.Context(), schemas.ContentHash(fresh), Bytes(fresh))
+	require.NoError(t, err)
+	w := newClient(t, f.run, DefaultConfig())
+	w.store = store
+	m, blobs := weightsOf(0, 1)
+	require.NoError(t, w.Publish(t.Context(), m, blobs))
+	left, err := store.list(t.Context())
+	require.NoError(t, err)
+	require.Contains(t, left, schemas.ContentHash(fresh))
 }

@@ -616,3 +616,38 @@ func TestABaseThatIsGoneOrChangedMakesAWholeVersion(t *testing.T) {
 		require.Equal(t, []int64{-1, 0, -1, 2, -1, 4}, bases)
 	})
 }
+
+// A loader holds version 0 of weights that are gone: the version was published anew with other weights, on which version 1 is a delta. The
+// loader reads the chain from the base that is stored.
+func TestABaseThatWasPublishedAnewIsReadAgain(t *testing.T) {
+	f := newFixture(t, false)
+	config := Config{BaseEvery: 4}
+	loader := newClient(t, f.attach(t), config)
+	before, _ := weightsOf(3, 2)
+	before.Version = 0
+	_, blobs := weightsOf(3, 2)
+	require.NoError(t, newClient(t, f.run, config).Publish(f.ctx, before, blobs))
+	_, err := loader.Load(f.ctx, latest(t, f))
+	require.NoError(t, err)
+	bucket, err := f.js.Stream(f.ctx, "KV_WEIR_run-1_WEIGHTS")
+	require.NoError(t, err)
+	require.NoError(t, bucket.Purge(f.ctx))
+	again := newClient(t, f.run, config)
+	for v := range int64(2) {
+		m, blobs := weightsOf(v, 2)
+		require.NoError(t, again.Publish(f.ctx, m, blobs))
+	}
+	m := latest(t, f)
+	require.EqualValues(t, 0, m.Base)
+	loader.loader.keepsHeld = true
+	got, err := loader.Load(f.ctx, m)
+	require.NoError(t, err)
+	require.Equal(t, wholeOf(1), got)
+}
+
+func latest(t *testing.T, f *fixture) *schemas.Manifest {
+	t.Helper()
+	m, err := f.run.LatestManifest(f.ctx)
+	require.NoError(t, err)
+	return m
+}

@@ -17,8 +17,8 @@ type shardStore interface {
 	put(ctx context.Context, hash string, blob Blob) (string, error)
 	// get reads a shard into a sink, and fails with streams.ErrNoShard. It does not verify.
 	get(ctx context.Context, shard schemas.Shard, to sink) error
-	// list is the stored shards by hash, with the time since which each is stored.
-	list(ctx context.Context) (map[string]time.Time, error)
+	// list is the stored shards by hash, with the age of each by the store's clock.
+	list(ctx context.Context) (map[string]time.Duration, error)
 	remove(ctx context.Context, hash string) error
 	// sweep removes what publishers left that died in the middle of a put, once it is older than age.
 	sweep(ctx context.Context, age time.Duration) error

@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nuid"
 
 	"github.com/weir-rl/weir/streams/internal/pipeline"
+	"github.com/weir-rl/weir/streams/internal/seam"
 )
 
 const (
@@ -55,6 +56,9 @@ func (u *upload) sendObject(ctx context.Context) error {
 	u.keepChunks(info.NUID)
 	header := nats.Header{jetstream.MsgRollup: {jetstream.MsgRollupSubject}}
 	_, err = js.PublishMsg(ctx, &nats.Msg{Subject: u.store.metaSubject(u.hash), Header: header, Data: data}, jetstream.WithRetryAttempts(0))
+	if seam.Code(err) != nil {
+		u.left = append(u.left, info.NUID) // the broker has refused the description: the object is not whole
+	}
 	return err
 }
 

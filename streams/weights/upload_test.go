@@ -10,6 +10,9 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams"
 )
 
 // eventful is a blob that calls a function when its bytes from an offset on are first read.
@@ -111,4 +114,45 @@ func TestWhatAPutLeavesInALostBrokerIsSwept(t *testing.T) {
 	require.Len(t, chunkSets(t, later), 1, "another publisher's put may be under way")
 	require.NoError(t, later.sweep(f.ctx, 0))
 	require.Empty(t, chunkSets(t, later))
+}
+
+// The broker that refuses an object's description, as where the store is full by then, keeps no chunks of it: they would take the room of
+// the next put until a sweep.
+func TestAnObjectWhoseDescriptionIsRefusedLeavesNoChunks(t *testing.T) {
+	f := newFixture(t, false)
+	store := f.objects()
+	data := make([]byte, 2*objectChunk)
+	stream, err := f.js.Stream(t.Context(), store.streamName())
+	require.NoError(t, err)
+	bounded := stream.CachedInfo().Config
+	bounded.MaxMsgs, bounded.Discard = 3, jetstream.DiscardNew // three chunks, and no description
+	_, err = f.js.UpdateStream(t.Context(), bounded)
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(f.ctx, 2*time.Second)
+	defer cancel()
+	data = append(data, 1)
+	_, err = store.put(ctx, sha(data), Bytes(data))
+	require.Error(t, err)
+	require.Empty(t, chunkSets(t, store))
+}
+
+// A shard whose description stands and of whose chunks some are gone is stored again when it is put again: it is unreadable until then.
+func TestAShardWithoutAllOfItsChunksIsStoredAgain(t *testing.T) {
+	f := newFixture(t, false)
+	store := f.objects()
+	data := []byte(strings.Repeat("weights!", 1<<19))
+	_, err := store.put(f.ctx, sha(data), Bytes(data))
+	require.NoError(t, err)
+	stream, err := f.js.Stream(f.ctx, store.streamName())
+	require.NoError(t, err)
+	require.NoError(t, stream.DeleteMsg(f.ctx, 2))
+	shard := schemas.Shard{Hash: sha(data), FullHash: sha(data), Size: int64(len(data)), Encoding: schemas.EncodingSafetensors}
+	_, err = shardOf(f.ctx, f.run, shard)
+	require.ErrorIs(t, err, streams.ErrCorruptShard)
+	_, err = store.put(f.ctx, sha(data), Bytes(data))
+	require.NoError(t, err)
+	got, err := shardOf(f.ctx, f.run, shard)
+	require.NoError(t, err)
+	require.Equal(t, sha(data), sha(got))
+	require.Len(t, chunkSets(t, store), 1, "the chunks that were left are gone")
 }
