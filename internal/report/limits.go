@@ -9,11 +9,12 @@ const limitSteps = 8
 // before the first step.
 func Limits(steps []Record) string {
 	recent := steps[max(0, len(steps)-limitSteps):]
-	var idle, ready, step, busy float64
+	var idle, ready, step, busy, kept float64
 	for _, r := range recent {
 		idle += metrics.TimeWait.In(r.Metrics)
 		ready += metrics.QueueGroupsReady.In(r.Metrics)
 		busy += metrics.TimeOldPolicy.In(r.Metrics) + metrics.TimeUpdate.In(r.Metrics)
+		kept += metrics.TimeSave.In(r.Metrics) + metrics.TimePublish.In(r.Metrics)
 		step += metrics.TimeStep.In(r.Metrics)
 	}
 	switch {
@@ -23,8 +24,12 @@ func Limits(steps []Record) string {
 		return "the trainer waits for producers: more producers or inference, or more underway (eta, depth), make it faster"
 	case ready/float64(len(recent)) > 1:
 		return "producers are ahead: trajectories wait for the trainer, whose own computing makes the pace"
-	case busy/step > 0.5:
-		return "the trainer's own computing makes the pace, and trajectories come in time"
 	}
-	return "saving and publishing take most of a step"
+	switch other := step - idle - busy - kept; max(busy, kept, other) {
+	case busy:
+		return "the trainer's own computing makes the pace, and trajectories come in time"
+	case kept:
+		return "saving and publishing take more of a step than anything else"
+	}
+	return "more of a step is in none of its named parts than in any of them: taking trajectories in, issuing tickets, or other work on the machine"
 }

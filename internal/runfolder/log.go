@@ -83,7 +83,9 @@ func readTail(path string) ([]byte, error) {
 
 func parseLogLine(line []byte) (LogLine, bool) {
 	var fields map[string]any
-	if json.Unmarshal(line, &fields) != nil {
+	in := json.NewDecoder(bytes.NewReader(line))
+	in.UseNumber() // a number stays as it was written
+	if in.Decode(&fields) != nil {
 		return LogLine{}, false
 	}
 	text := func(name string) string {

@@ -29,13 +29,14 @@ type Summary struct {
 	Scored int64      `json:"scored"`
 	At     *time.Time `json:"at"`
 	Alarms int        `json:"alarms"`
+	// Verdict is how the run goes, in one sentence.
+	Verdict report.Verdict `json:"verdict"`
 }
 
 // Overview is how a run goes.
 type Overview struct {
-	Summary Summary        `json:"summary"`
-	Verdict report.Verdict `json:"verdict"`
-	Alarms  []Alarm        `json:"alarms"`
+	Summary Summary `json:"summary"`
+	Alarms  []Alarm `json:"alarms"`
 	// Failures are the tasks whose episodes fail now.
 	Failures []report.Failure `json:"failures"`
 	// Last are all numbers of the newest step, Score all numbers of the newest score.
@@ -103,7 +104,7 @@ func (f *shownRun) readOverview(ctx context.Context, now time.Time) *Overview {
 		o.Alarms = append(o.Alarms, Alarm{levelAlarm, "the record was changed", "some lines of steps.jsonl are no record", "weir audit lists them.", ""})
 	}
 	s.Alarms = len(o.Alarms)
-	o.Verdict = report.Judge(f.courseOf(o))
+	s.Verdict = report.Judge(f.courseOf(o))
 	return o
 }
 

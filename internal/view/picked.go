@@ -9,7 +9,7 @@ import (
 )
 
 // Picked are three rollouts as examples; nil where none is kept. Best and Worst have the highest and the lowest reward of the newest step,
-// Newest is of what ended last.
+// Newest is the last of it besides.
 type Picked struct {
 	Step   int64   `json:"step"`
 	Best   *Detail `json:"best"`
@@ -38,17 +38,15 @@ func (f *shownRun) pickRollouts(ctx context.Context) (*Picked, error) {
 			worst = &rows[i]
 		}
 	}
-	last := &newest[0]
-	for i := range newest {
-		if newest[i].ID != best.ID && newest[i].ID != worst.ID {
-			last = &newest[i]
-			break
-		}
-	}
 	var faults [3]error
 	p.Best, faults[0] = f.readPicked(ctx, best.ID)
 	p.Worst, faults[1] = f.readPicked(ctx, worst.ID)
-	p.Newest, faults[2] = f.readPicked(ctx, last.ID)
+	for i := range rows {
+		if rows[i].ID != best.ID && rows[i].ID != worst.ID {
+			p.Newest, faults[2] = f.readPicked(ctx, rows[i].ID)
+			break
+		}
+	}
 	return p, errors.Join(faults[:]...)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -41,6 +42,9 @@ var small = []string{
 	"--trainer.cold_start.steps", "60", "--trainer.minibatches", "2", "--trainer.max_dropped_groups", "8", "--eval.questions", "8", "--eval.test_questions", "4", "--eval.show", "0",
 }
 
+// learning are the settings of a run whose pictures show learning: those of the demonstration.
+var learning = []string{"--trainer.steps", "50", "--trainer.checkpoint.keep", "60"}
+
 // run starts weir with these arguments, in a process that ends with the test.
 func run(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
@@ -74,7 +78,11 @@ func TestThePageShowsARunThatIsOver(t *testing.T) {
 	b := startBrowser(t)
 	dir := t.TempDir()
 	replayed := 0
-	out, err := run(t, append([]string{"up", "--run.dir", dir, "--trainer.steps", "6", "--trainer.checkpoint.keep", "9", "--view.listen", ""}, small...)...).CombinedOutput()
+	settings, steps := append([]string{"--trainer.steps", "6", "--trainer.checkpoint.keep", "9"}, small...), 6
+	if *pictures != "" {
+		settings, steps = learning, 50
+	}
+	out, err := run(t, append([]string{"up", "--run.dir", dir, "--view.listen", ""}, settings...)...).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	page := serve(t, view.Run{Run: runfolder.Run{Name: "demo", Dir: filepath.Join(dir, "demo")}, Flags: "--run.dir " + dir})
 
@@ -82,7 +90,8 @@ func TestThePageShowsARunThatIsOver(t *testing.T) {
 	b.until(`document.querySelectorAll('.chart path.line').length > 8`)
 	b.until(`location.hash === '#/demo/overview'`) // the token is out of the address, and the only run is open
 	require.Contains(t, b.text("#main"), "finished")
-	require.Contains(t, b.text("#main"), "6 / 6")
+	require.Contains(t, b.text("#main"), fmt.Sprintf("step %d / %d", steps, steps))
+	walkFirstScreen(t, b, steps)
 	picture(t, b, "view-overview")
 
 	b.press("g")
@@ -95,8 +104,11 @@ func TestThePageShowsARunThatIsOver(t *testing.T) {
 
 	// A click on a bar lists its trajectories.
 	b.click(`#fall a.track[aria-label^="dropped: zero_variance"]`)
-	b.until(`document.querySelectorAll('.list a.row').length > 3`)
-	require.Contains(t, b.text(".list"), "zero_variance")
+	b.until(`document.querySelectorAll('.list a.row.group .badge.unsolved, .list a.row.group .badge.solved').length > 1`)
+	require.NotContains(t, b.text(".list"), "rewards differ")
+	b.eval(`location.hash += '&rows=samples'`, nil)
+	b.until(`document.querySelectorAll('.list a.row.sample').length > 3`)
+	require.Contains(t, b.text(".list"), "zero variance")
 	require.NotContains(t, b.text(".list"), "trained")
 
 	b.press("g")
@@ -107,10 +119,11 @@ func TestThePageShowsARunThatIsOver(t *testing.T) {
 	picture(t, b, "view-trajectories")
 
 	// The first trained sample, and its numbers token by token.
-	b.eval(`location.hash = '#/demo/trajectories?fate=trained&sort=-reward'`, nil)
+	b.eval(`location.hash = '#/demo/trajectories?fate=trained&sort=-reward&rows=samples'`, nil)
 	b.until(`document.querySelectorAll('.list a.row .badge.trained').length > 3`)
 	b.press("Enter")
 	b.until(`document.querySelectorAll('#talk .tok').length > 5 && document.querySelectorAll('.side .panel').length > 1`)
+	require.Regexp(t, `\?\s+answered \S+`, b.text(".asked"), "the question, and what was answered")
 	require.Contains(t, b.text("#main"), "trained on in step")
 	require.Contains(t, b.text("#main"), "weir trajectory g0")
 	b.press("c")
@@ -121,7 +134,7 @@ func TestThePageShowsARunThatIsOver(t *testing.T) {
 	picture(t, b, "view-trajectory")
 
 	// The command that the page copies runs the very episode again: the engine samples the same tokens, in every one of a step.
-	for _, id := range trainedIn(t, b, 5) {
+	for _, id := range trainedIn(t, b, steps-1) {
 		b.eval(`location.hash = '#/demo/trajectory/`+id+`'`, nil)
 		b.until(`document.querySelector('h1').innerText.includes('` + id + `') && document.querySelectorAll('.command code').length > 2`)
 		command := b.text(".command:last-child code")
@@ -149,10 +162,11 @@ func TestThePageShowsARunThatIsOver(t *testing.T) {
 
 	b.prefer("light")
 	for _, view := range []struct{ word, there string }{
-		{"lanes", `document.querySelector('#lanes').height > 60 && document.querySelectorAll('.card').length === 4`},
+		{"lanes", `document.querySelector('#lanes').height > 60 && document.querySelectorAll('.ages .stacked i').length === 4`},
 		{"bias", `document.querySelectorAll('.fall').length === 3 && document.querySelectorAll('#issued tr').length > 1 && !document.querySelector('#issued').innerText.includes('not noted')`},
 		{"streams", `document.querySelector('#main').innerText.includes('The run is not up')`},
 		{"compare", `document.querySelectorAll('.chart path.line').length > 4`},
+		{"log", `document.querySelector('.log').innerText.includes('training ended')`},
 	} {
 		b.eval(`location.hash = '#/demo/`+view.word+`'`, nil)
 		b.until(view.there)
@@ -204,16 +218,67 @@ func TestThePageShowsARunThatIsOver(t *testing.T) {
 	b.eval(`location.hash = '#/demo/chat'`, nil)
 	b.until(`document.querySelector('#main').innerText.includes('No version can be asked here')`)
 	b.eval(`location.hash = '#/demo/lanes'`, nil)
-	b.until(`document.querySelector('#lanes') !== null && document.querySelectorAll('.card').length === 4`)
+	b.until(`document.querySelector('#lanes') !== null && document.querySelectorAll('.ages .stacked i').length === 4`)
 	b.press("+")
 	b.until(`location.hash.includes('from=')`)
-	b.size(390, 780)
-	b.eval(`location.hash = '#/demo/overview'`, nil)
-	b.until(`document.querySelectorAll('.chart path.line').length > 8`)
-	var wide bool
-	b.eval(`document.documentElement.scrollWidth > innerWidth`, &wide)
-	require.False(t, wide, "the page is wider than a telephone")
+	fitsATelephone(t, b)
 	require.Empty(t, b.complaints())
+}
+
+// walkFirstScreen looks at the overview: the verdict, three rollouts, and charts that can be smoothed, zoomed and drawn along time.
+func walkFirstScreen(t *testing.T, b *browser, steps int) {
+	t.Helper()
+	b.until(`document.querySelectorAll('.rollout .said pre').length > 3`)
+	require.Regexp(t, `^(Learned|Did not learn|Getting worse|Too early to tell|Only the reward rises|Solved from the start): reward`, b.text(".verdict h1"))
+	require.Regexp(t, `Best of step \d+ reward`, b.text(".trio"))
+	for _, title := range []string{
+		"Policy loss", "Learning rate", "Clip share", "Reward spread", "Effective sample size", "Groups", "Sampled tokens", "Staleness", "Tokens a second",
+	} {
+		require.Contains(t, b.text("#main"), title)
+	}
+	b.until(`[...document.querySelectorAll('.chart h2')].find((e) => e.innerText.startsWith('Where a step')).parentNode.innerText.includes('other ')`)
+	b.until(`document.querySelector('.chart.large text:last-of-type') !== null && document.querySelector('.chart.large svg').textContent.includes('step')`)
+	b.eval(`(() => { const s = document.querySelector('.look input'); s.value = 0.8; s.dispatchEvent(new Event('input')); })()`, nil)
+	b.until(`document.querySelectorAll('.chart.large path.raw').length === 2`)
+	b.eval(`[...document.querySelectorAll('.look button')].find((e) => e.innerText === 'wall clock').click()`, nil)
+	b.until(`document.querySelector('.chart.large svg').textContent.includes('time')`)
+	b.eval(`[...document.querySelectorAll('.look button')].find((e) => e.innerText === 'steps').click()`, nil)
+	b.eval(`(() => { const s = document.querySelector('.look input'); s.value = 0; s.dispatchEvent(new Event('input')); })()`, nil)
+	b.eval(`(() => {
+		const svg = document.querySelector('.chart.large svg');
+		const r = svg.getBoundingClientRect();
+		const fire = (type, share) => svg.dispatchEvent(new PointerEvent(type, {pointerType: 'mouse', clientX: r.left + share * r.width, clientY: r.top + 40}));
+		fire('pointerdown', 0.5); fire('pointermove', 0.7); fire('pointerup', 0.99);
+	})()`, nil)
+	b.until(`!document.querySelector('#whole').hidden`)
+	b.click("#whole")
+	b.until(`document.querySelector('#whole').hidden`)
+	b.eval(`document.querySelector('details').open = true`, nil)
+	require.Contains(t, b.text("details"), "trainer.group_size")
+	b.eval(`document.querySelector('details').open = false`, nil)
+	require.Contains(t, b.text(".verdict"), fmt.Sprintf("step %d / %d", steps, steps))
+}
+
+// fitsATelephone looks at each page of a run on a telephone: none is wider than it.
+func fitsATelephone(t *testing.T, b *browser) {
+	t.Helper()
+	b.size(390, 780)
+	for word, there := range map[string]string{
+		"overview":                  `document.querySelectorAll('.chart path.line').length > 8`,
+		"accounting":                `document.querySelector('#fall') !== null`,
+		"trajectories":              `document.querySelectorAll('.list a.row').length > 3`,
+		"trajectories?rows=samples": `document.querySelectorAll('.list a.row.sample').length > 3`,
+		"lanes":                     `document.querySelectorAll('.ages .stacked i').length === 4`,
+		"bias":                      `document.querySelectorAll('.fall').length === 3`,
+		"compare":                   `document.querySelectorAll('.chart path.line').length > 4`,
+		"log":                       `document.querySelector('.log td') !== null`,
+	} {
+		b.eval(`location.hash = '#/demo/`+word+`'`, nil)
+		b.until(there)
+		var wide string
+		b.eval(`document.documentElement.scrollWidth > innerWidth ? [...document.querySelectorAll('main *')].filter((e) => e.getBoundingClientRect().right > innerWidth && !e.closest('.wide, .side, code')).map((e) => e.tagName + '.' + e.className).join(' ') || 'wide' : ''`, &wide)
+		require.Empty(t, wide, "%s is wider than a telephone", word)
+	}
 }
 
 // answered asks a question, "" for one of the task, and waits for the answer of the n-th episode on the page.
@@ -292,7 +357,7 @@ func TestThePageFollowsALiveRun(t *testing.T) {
 	page := livePage(t, append([]string{"up", "--run.dir", dir, "--trainer.steps", "100000", "--view.listen", "127.0.0.1:0"}, small...)...)
 	b.open(page)
 	b.until(`document.querySelector('.badge.running') !== null && document.querySelectorAll('.chart path.line').length > 4`)
-	step := `parseInt(document.querySelector('.card b').textContent.replaceAll(',', ''))`
+	step := `parseInt(document.querySelector('.progress').title.split(' ')[1])`
 	var first int
 	b.eval(step, &first)
 	b.until(step + ` > ` + itoa(first)) // without a click
@@ -323,7 +388,7 @@ func TestThePageFollowsALiveRun(t *testing.T) {
 	b.eval(`document.querySelector('#chat-version').value = 'newest'`, nil)
 	answered(t, b, "", 2)
 	b.eval(`location.hash = '#/demo/overview'`, nil)
-	b.until(`document.querySelector('.cards .card b') !== null`)
+	b.until(`document.querySelector('.progress') !== null`)
 	b.eval(step, &first)
 	b.until(step + ` > ` + itoa(first)) // the run goes on
 	record, err := os.ReadFile(filepath.Join(dir, "demo", "checkpoints", checkpoint.RecordFile))

@@ -12,6 +12,7 @@ import * as streams from './streams.js';
 import * as bias from './bias.js';
 import * as compare from './compare.js';
 import * as chat from './chat.js';
+import * as log from './log.js';
 
 // pages by the word in the address: #/RUN/WORD/REST?QUERY. Those with a key are in the menu.
 const pages = {
@@ -23,6 +24,7 @@ const pages = {
   streams: { name: 'Streams', key: 's', page: streams },
   bias: { name: 'Bias', key: 'b', page: bias },
   compare: { name: 'Compare', key: 'c', page: compare },
+  log: { name: 'Log', key: 'e', page: log },
   chat: { name: 'Chat', key: 't', page: chat },
 };
 
@@ -120,10 +122,18 @@ function drawMenu(at, entry) {
     h('a', { href: go(at.run, w), 'aria-current': w === word ? 'page' : null, title: 'g ' + p.key }, p.name),
   );
   put(byId('nav'), at.run ? links : null);
+  const open = byId('nav').querySelector('[aria-current]');
+  if (open) open.scrollIntoView({ inline: 'center', block: 'nearest' });
   runChoice.hidden = !at.run;
   if (at.run) runChoice.value = at.run;
-  else put(byId('state'));
+  drawState();
   document.title = at.run ? `${at.run} · ${(entry && entry.name) || at.word} · Weir` : 'Weir';
+}
+
+// drawState shows how the current run stands.
+function drawState() {
+  const r = known.find((x) => x.name === current);
+  put(byId('state'), r ? stateBadge(r.state, r.detail) : null);
 }
 
 // readRuns reads which runs there are and how the current one stands.
@@ -140,8 +150,7 @@ async function readRuns() {
     known.map((r) => h('option', { value: r.name }, r.name)),
   );
   if (current) runChoice.value = current;
-  const r = known.find((x) => x.name === current);
-  put(byId('state'), r ? stateBadge(r.state, r.detail) : null);
+  drawState();
   if (!location.hash.replace(/^#\/?/, '') && known.length === 1) location.replace(go(known[0].name, 'overview'));
 }
 

@@ -21,6 +21,26 @@ export function bytes(n) {
 // secondsBetween takes two times of the API.
 export const secondsBetween = (from, to) => (new Date(to).getTime() - new Date(from).getTime()) / 1000;
 
+// duration is a number of seconds in the unit that fits it.
+export function duration(seconds) {
+  if (typeof seconds !== 'number' || Number.isNaN(seconds)) return none;
+  if (seconds === 0) return '0 s';
+  if (seconds < 1e-3) return round(1e6 * seconds, 2) + ' µs';
+  if (seconds < 1) return round(1e3 * seconds) + ' ms';
+  if (seconds < 100) return round(seconds) + ' s';
+  if (seconds < 5400) return `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
+  return `${Math.floor(seconds / 3600)} h ${Math.round((seconds % 3600) / 60)} min`;
+}
+
+// clockText is a time since the run began, in seconds.
+export function clockText(seconds) {
+  const pad = (n) => String(n).padStart(2, '0');
+  const whole = Math.round(seconds);
+  const [hours, minutes] = [Math.floor(whole / 3600), Math.floor((whole % 3600) / 60)];
+  if (hours > 0) return `${hours}:${pad(minutes)} h`;
+  return `${minutes}:${pad(whole % 60)}`;
+}
+
 export function ago(at) {
   const s = Math.max(0, (Date.now() - new Date(at).getTime()) / 1000);
   if (s < 90) return `${Math.round(s)} s ago`;

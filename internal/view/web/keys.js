@@ -58,7 +58,7 @@ export function showHelp(pages) {
   const named = Object.values(pages).filter((p) => p.key);
   const rows = [
     ['g then a letter', 'a page: ' + named.map((p) => `${p.key} ${p.name}`).join(', ')],
-    ['j k', 'the next and the last line of a list, or sample of a group'],
+    ['j k', 'the next and the previous line of a list, or sample of a group'],
     ['Enter', 'open it'],
     ['/', 'look for an id'],
     ['c', 'another colouring of tokens'],

@@ -1,7 +1,8 @@
 import * as api from './api.js';
-import { button, card, dim, h, note, put } from './dom.js';
-import { clock, round } from './format.js';
+import { button, dim, h, note, put } from './dom.js';
+import { clock, duration } from './format.js';
 import { drawLanes } from './lanespicture.js';
+import { versionColour } from './tokencolours.js';
 
 /** @typedef {import('../webcheck/api').Lanes} Lanes */
 /** @typedef {import('../webcheck/api').LaneBar} LaneBar */
@@ -18,7 +19,8 @@ export async function show({ main, run, query, signal, go, keys, every }) {
   const bar = h('div', { class: 'bar' });
   const tip = h('div', { class: 'tip', hidden: true });
   const scroller = h('div', { class: 'panel' }, canvas);
-  put(main, h('h1', null, 'Version lanes'), bar, facts, scroller, tip);
+  const legend = h('div', { class: 'legend versions' });
+  put(main, h('h1', null, 'Version lanes'), facts, bar, legend, scroller, tip);
   /** @type {Lanes | null} */
   let data = null;
   let hits = [];
@@ -32,7 +34,8 @@ export async function show({ main, run, query, signal, go, keys, every }) {
     const moves = stretchMoves(now, (from, to) => location.replace(go(run, 'lanes', [], { from, to })));
     Object.assign(keys, moves.keys);
     put(bar, moves.buttons, h('a', { href: go(run, 'lanes') }, 'the newest'), dim(describeStretch(now)));
-    put(facts, ageCards(now));
+    put(facts, agePanel(now));
+    put(legend, versionLegend(now));
     draw();
   };
   pointAt(
@@ -76,22 +79,63 @@ function describeStretch(data) {
   return `${clock(data.from)} to ${clock(data.to)}, ${data.bars.length} rollouts${more}`;
 }
 
+// agePanel is where a rollout's time goes, from its ticket to the step that uses it.
 /** @param {Lanes} data */
-function ageCards(data) {
+function agePanel(data) {
   const n = data.bars.length;
   if (n === 0) return note('The archive has no rollout in this stretch: trainer.archive.bytes keeps one.');
   const { queue, sampling, tools, waiting } = data.ages;
   const all = queue + sampling + tools + waiting || 1;
   const parts = [
-    ['waiting for a producer', queue],
-    ['sampling', sampling],
-    ['in tools', tools],
-    ['waiting for a step', waiting],
+    ['waiting for a producer', queue, 5],
+    ['sampling', sampling, 0],
+    ['in tools', tools, 8],
+    ['waiting for a step', waiting, 1],
   ];
-  const cards = parts.map(([label, ms]) =>
-    card(`${label}, ${Math.round((100 * Number(ms)) / all)} % of its age`, `${round(Number(ms) / n / 1000)} s`),
+  const [most] = [...parts].sort((a, b) => Number(b[1]) - Number(a[1]));
+  const share = (ms) => Math.round((100 * Number(ms)) / all);
+  const mean = (ms) => duration(Number(ms) / n / 1000);
+  const bar = parts.map(([label, ms, c]) => {
+    const piece = h('i', { class: 'k' + c, title: `${label} ${share(ms)} %` });
+    piece.style.flexGrow = String(Number(ms) / all);
+    return piece;
+  });
+  const names = parts.map(([label, ms, c]) =>
+    h('span', null, h('i', { class: 'k' + c }), `${label} `, h('b', null, mean(ms)), ` ${share(ms)} %`),
   );
-  return h('div', { class: 'cards' }, cards);
+  return h(
+    'div',
+    { class: 'panel ages' },
+    h(
+      'p',
+      { class: 'lead' },
+      `A rollout is used ${mean(all)} after its ticket is issued; ${share(most[1])} % of that is ${most[0]}.`,
+    ),
+    h('div', { class: 'stacked' }, bar),
+    h('div', { class: 'legend' }, names),
+  );
+}
+
+// versionLegend says what the colours of the bars are.
+/** @param {Lanes} data */
+function versionLegend(data) {
+  const versions = new Set();
+  for (const b of data.bars) {
+    for (let i = 0; i + 1 < b.spans.length; i += 2) if (b.spans[i] >= 0) versions.add(b.spans[i]);
+  }
+  const shown = [...versions].sort((a, b) => a - b).slice(-8);
+  const swatch = (text, look, colour) => {
+    const box = h('i', { class: look });
+    if (colour) box.style.background = colour;
+    return h('span', null, box, text);
+  };
+  return [
+    shown.map((v) => swatch('version ' + v, 'block', versionColour(v, 0.85))),
+    swatch('tool', 'block tool'),
+    swatch('waits', 'thin'),
+    swatch('refused', 'block refused'),
+    swatch('dropped', 'block dropped'),
+  ];
 }
 
 // pointAt shows what is under the pointer, and opens it at a click.
@@ -123,10 +167,10 @@ function pointAt(canvas, tip, hitsNow, open) {
 
 /** @param {LaneBar} b */
 function describeBar(b) {
-  const seconds = (from, to) => round((to - from) / 1000);
+  const took = (from, to) => duration((to - from) / 1000);
   const lines = [`${b.id}: ${b.fate}`];
-  if (b.issued) lines.push(`waited ${seconds(b.issued, b.started)} s for a producer`);
-  lines.push(`ran ${seconds(b.started, b.finished)} s`);
-  if (b.ended) lines.push(`waited ${seconds(b.finished, b.ended)} s for a step`);
+  if (b.issued) lines.push(`waited ${took(b.issued, b.started)} for a producer`);
+  lines.push(`ran ${took(b.started, b.finished)}`);
+  if (b.ended) lines.push(`waited ${took(b.finished, b.ended)} for a step`);
   return lines;
 }

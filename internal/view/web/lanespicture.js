@@ -3,12 +3,25 @@ import { versionColour } from './tokencolours.js';
 /** @typedef {import('../webcheck/api').Lanes} Lanes */
 /** @typedef {import('../webcheck/api').LaneBar} LaneBar */
 
-const laneHeight = 12;
-const gap = 2;
 const headHeight = 20;
+const nameHeight = 18; // of a producer's name above its lanes
 const mostHeight = 12000;
 
-const topOf = (lane) => headHeight + lane * (laneHeight + gap);
+// lanesOf is where lanes lie: many of them are thin.
+function lanesOf(producers) {
+  const count = producers.reduce((n, p) => n + p.lanes, 0);
+  const [laneHeight, gap] = count > 40 ? [6, 1] : [12, 2];
+  const names = [];
+  const tops = [];
+  let y = headHeight;
+  for (const p of producers) {
+    names.push(y);
+    y += nameHeight;
+    for (let i = 0; i < p.lanes; i++, y += laneHeight + gap) tops.push(y);
+    y += 6;
+  }
+  return { laneHeight, names, tops, bottom: y };
+}
 
 /**
  * drawLanes draws a stretch of time and returns where each bar is: {left, right, top, bottom, bar}.
@@ -18,21 +31,22 @@ const topOf = (lane) => headHeight + lane * (laneHeight + gap);
  * @param {Lanes} data
  */
 export function drawLanes(canvas, width, data) {
-  const lanes = data.producers.reduce((n, p) => n + p.lanes, 0);
-  const height = Math.min(mostHeight, topOf(lanes) + 8);
-  const left = width < 600 ? 60 : 150; // of the names
+  const lanes = lanesOf(data.producers);
+  const height = Math.min(mostHeight, lanes.bottom);
+  const left = 2;
   const span = data.to - data.from || 1;
   const p = {
     g: sizedContext(canvas, width, height),
     width,
     height,
     left,
+    lanes,
     x: (t) => left + ((t - data.from) / span) * (width - left - 4),
     colour: themeColours(),
   };
-  drawProducers(p, data.producers);
   const hits = data.bars.map((bar) => drawBar(p, bar));
   drawSwaps(p, data.swaps);
+  drawProducers(p, data.producers);
   return hits;
 }
 
@@ -54,21 +68,23 @@ function themeColours() {
   return (name) => style.getPropertyValue(name).trim();
 }
 
-function drawProducers({ g, left, width, colour }, producers) {
-  let lane = 0;
-  for (const p of producers) {
-    const y = topOf(lane);
-    g.fillStyle = colour('--dim');
-    g.fillText(`${p.name} ${Math.round(100 * p.busy)} %`, 0, y + laneHeight - 2, left - 6);
+function drawProducers({ g, lanes, width, colour }, producers) {
+  producers.forEach((p, i) => {
+    const y = lanes.names[i];
     g.fillStyle = colour('--line');
-    g.fillRect(left, y - 1, width - left, 1);
-    lane += p.lanes;
-  }
+    g.fillRect(0, y, width, 1);
+    const name = `${p.name}: ${p.lanes} at once, ${Math.round(100 * p.busy)} % busy`;
+    g.fillStyle = colour('--panel'); // a line of a version does not go through the name
+    g.fillRect(0, y + 1, g.measureText(name).width + 8, nameHeight - 2);
+    g.fillStyle = colour('--text');
+    g.fillText(name, 2, y + 13);
+  });
 }
 
 function drawBar(p, bar) {
   const { g, x, colour, left, width } = p;
-  const top = topOf(bar.lane);
+  const { laneHeight, tops } = p.lanes;
+  const top = tops[bar.lane];
   const from = x(bar.started);
   const till = Math.max(from + 1, x(bar.finished));
   drawWait(p, bar.issued ? Math.max(left, x(bar.issued)) : from, from, top);
@@ -82,18 +98,18 @@ function drawBar(p, bar) {
 }
 
 // drawWait draws a thin line: a rollout that waits.
-function drawWait({ g, colour }, from, till, top) {
+function drawWait({ g, colour, lanes: { laneHeight } }, from, till, top) {
   if (till <= from) return;
   g.fillStyle = colour('--line');
   g.fillRect(from, top + laneHeight / 2 - 1, till - from, 1);
 }
 
-function drawPiece({ g, colour, left }, piece, from, till, top) {
+function drawPiece({ g, colour, left, lanes: { laneHeight } }, piece, from, till, top) {
   const start = Math.max(left, from + piece.from * (till - from));
   const end = Math.max(start + 0.5, from + piece.to * (till - from));
   if (piece.version < 0) {
     g.fillStyle = colour('--masked');
-    g.fillRect(start, top + laneHeight / 2 - 2, end - start, 4);
+    g.fillRect(start, top + laneHeight / 3, end - start, laneHeight / 3);
   } else {
     g.fillStyle = versionColour(piece.version, 0.85);
     g.fillRect(start, top, end - start, laneHeight);

@@ -1,56 +1,112 @@
 import * as api from './api.js';
-import { chart } from './chart.js';
-import { alarm, card, cell, dim, h, put, row, stateBadge, table, widePanel } from './dom.js';
-import { none, percent, round } from './format.js';
+import { chart, redrawAll } from './chart.js';
+import { drawConfiguration } from './configuration.js';
+import { alarm, dim, h, put } from './dom.js';
+import { ago, duration, none, percent, round } from './format.js';
+import { lookBar, readLook } from './look.js';
+import { pairTitle, panelKeys, panelsOf, scorePlots } from './panels.js';
+import { drawRollouts } from './rollouts.js';
 
 /** @typedef {import('../webcheck/api').Overview} Overview */
+/** @typedef {import('../webcheck/api').Configuration} Configuration */
 
-const keys = [
-  'reward/mean',
-  'eval/exact_match',
-  'reward/source/',
-  'staleness/mean',
-  'staleness/max',
-  'policy/entropy',
-  'policy/mismatch_kl',
-  'loss/approx_kl',
-  'time/wait',
-  'time/old_policy',
-  'time/update',
-  'time/save',
-  'time/publish',
-  'rate/trajectories',
-  'rate/tokens',
-  'batch/length',
-  'batch/turns',
-  'rejected/',
-  'optimizer/grad_norm',
-  'mismatch/mean',
-];
-
-// How the run goes: alarms first, then the numbers.
+// How the run goes: the verdict, the curve, three rollouts, then everything else in small pictures.
 export async function show({ main, run, signal, go, every }) {
-  const draw = async () => {
-    /** @type {[Overview, any]} */
-    const [o, series] = await Promise.all([
-      api.get(run, 'overview', null, signal),
-      api.get(run, 'series', { keys: keys.join(',') }, signal),
-    ]);
-    const pick = (step) => {
+  const verdict = h('div', null);
+  const alarms = h('div', null);
+  const curve = h('div', null);
+  const numbers = h('div', { class: 'panel numbers' });
+  const rollouts = h('div', { class: 'trio' });
+  const panels = h('div', null);
+  const look = readLook();
+  const redraw = () => {
+    controls.mark();
+    redrawAll(main);
+  };
+  const controls = lookBar(look, redraw, 'drag over a chart to zoom, click for the step');
+  const configuration = h('div', null);
+  put(
+    main,
+    verdict,
+    alarms,
+    h('div', { class: 'first' }, curve, numbers),
+    rollouts,
+    controls.bar,
+    panels,
+    configuration,
+  );
+  const options = {
+    zoomed: redraw,
+    pick: (step) => {
       location.hash = go(run, 'trajectories', [], { step });
-    };
+    },
+  };
+  /** @type {Configuration} */
+  const settings = await api.get(run, 'settings', null, signal);
+  put(configuration, drawConfiguration(settings));
+  let drawn = '';
+  const draw = async () => {
+    /** @type {Overview} */
+    const o = await api.get(run, 'overview', null, signal);
+    put(verdict, drawVerdict(o, settings));
+    const alarmsNow = o.alarms.map((a) => drawAlarm(run, a));
+    if (JSON.stringify(o.alarms) !== alarms.dataset.shown) put(alarms, alarmsNow);
+    alarms.dataset.shown = JSON.stringify(o.alarms);
+    put(numbers, drawNumbers(o));
+    const now = [o.summary.step, o.summary.scored, o.summary.score].join();
+    if (now === drawn) return; // nothing is new: what a reader points at stays
+    drawn = now;
+    const [series, spread, picked] = await Promise.all([
+      api.get(run, 'series', { keys: panelKeys.join(',') }, signal),
+      api.get(run, 'distributions', null, signal),
+      api.get(run, 'picked', null, signal),
+    ]);
+    put(curve, chart(pairTitle, scorePlots(series), look, { ...options, large: true, low: 0, high: 1 }));
     put(
-      main,
-      h('h1', null, `${run} `, stateBadge(o.summary.state), ' ', dim(o.summary.detail)),
-      o.alarms.map((a) => drawAlarm(run, a)),
-      cards(o),
-      o.limits ? h('p', null, h('b', null, 'Who waits for whom: '), o.limits, '.') : null,
-      h('div', { class: 'grid' }, charts(series, pick)),
-      changedSettings(o.changed),
+      rollouts,
+      drawRollouts(picked, (id) => go(run, 'trajectory', [id])),
     );
+    put(panels, panelsOf(series, spread, look, options));
+    put(configuration, drawConfiguration(settings, o.changed));
   };
   await draw();
   every(5, draw);
+}
+
+/**
+ * @param {Overview} o
+ * @param {Configuration} settings
+ */
+function drawVerdict(o, settings) {
+  const { verdict, step, steps } = o.summary;
+  const done = h('i', { class: 'done' });
+  done.style.width = steps ? `${(100 * step) / steps}%` : '0';
+  return h(
+    'section',
+    { class: 'verdict ' + verdict.kind },
+    h('h1', null, verdict.text.replaceAll('->', '→')),
+    h('p', { class: 'dim' }, factsOf(o, settings).join(' · ')),
+    h('div', { class: 'progress', title: steps ? `step ${step} of ${steps}` : '' }, done),
+  );
+}
+
+// factsOf are a run's in a line: where it stands, its model and its algorithm.
+function factsOf(o, { build, settings }) {
+  const value = (key) => (settings.find((s) => s.key === key) || { value: '' }).value;
+  const { step, steps, state, at } = o.summary;
+  const facts = [steps ? `step ${step} / ${steps}` : `step ${step}`, at ? `${state}, ${ago(at)}` : state];
+  const model =
+    value('model.folder') ||
+    [value('model.engine'), value('model.hidden') && `${value('model.layers')} layers of ${value('model.hidden')}`]
+      .filter(Boolean)
+      .join(', ');
+  if (model) facts.push(model);
+  const algorithm = [value('trainer.advantage.name'), value('trainer.loss.name')].filter(Boolean).join(' + ');
+  if (algorithm) facts.push(algorithm);
+  if (value('trainer.eta')) facts.push(`eta ${value('trainer.eta')}`);
+  if (value('run.seed')) facts.push(`seed ${value('run.seed')}`);
+  if (build.commit) facts.push(`weir ${build.version} ${build.commit.slice(0, 9)}`);
+  return facts;
 }
 
 /** @param {import('../webcheck/api').Alarm} a */
@@ -60,60 +116,34 @@ function drawAlarm(run, a) {
 }
 
 /** @param {Overview} o */
-function cards(o) {
+function drawNumbers(o) {
   const { summary: r, last } = o;
-  const of = (label, note) => (note ? `${label} · ${note}` : label);
-  const staleness = `at most ${round(last['staleness/max'])} of ${round(last['admission/eta'])}`;
-  return h(
-    'div',
-    { class: 'cards' },
-    card('step', r.steps ? `${r.step} / ${r.steps}` : r.step),
-    card(of('reward', 'last step'), round(r.reward)),
-    card(of('held-out exact match', r.score === null ? null : `version ${r.scored}`), scoreOf(r)),
-    card(of('staleness', staleness), round(last['staleness/mean'])),
-    card('trajectories a second', round(last['rate/trajectories'])),
-    card('tokens a second', round(last['rate/tokens'])),
-    card('waiting for a batch', percent(last['time/idle_ratio'])),
-    card('seconds a step', round(last['time/step'])),
-  );
-}
-
-const scoreOf = (r) => (r.score === null ? none : percent(r.score));
-
-// charts are the charts of a run. A click leads to the step.
-function charts(series, pick) {
-  const line = (name, label) => (series[name] ? [{ name: label, ...series[name] }] : []);
-  const below = (prefix) => linesBelow(series, prefix);
-  const nothing = 'everything that came was trained on';
-  const times = ['wait', 'old_policy', 'update', 'save', 'publish'];
-  const scores = [...line('reward/mean', 'reward'), ...line('eval/exact_match', 'held-out exact match')];
-  const staleness = [...line('staleness/mean', 'mean'), ...line('staleness/max', 'max')];
-  const kl = [...line('policy/mismatch_kl', 'sampler to trainer'), ...line('loss/approx_kl', 'of the step')];
-  const stepTimes = times.flatMap((k) => line('time/' + k, k));
+  const score = r.score === null ? none : percent(r.score);
+  const refused = Object.entries(last).filter(([k]) => k.startsWith('rejected/'));
+  const lost = refused.reduce((n, [, v]) => n + v, 0);
+  const made = last['time/step'] ? ((last['batch/trajectories'] || 0) + lost) / last['time/step'] : undefined;
   return [
-    chart('Reward and held-out score', scores, { pick }),
-    chart('Reward by source', below('reward/source/'), { pick }),
-    chart('Staleness', staleness, { unit: 'versions', low: 0, pick }),
-    chart('Throughput', line('rate/trajectories', 'trajectories a second'), { low: 0, pick }),
-    chart("Where a step's time goes", stepTimes, { unit: 'seconds', low: 0, pick }),
-    chart('Not trained on, a step', below('rejected/'), { unit: 'trajectories', low: 0, pick, empty: nothing }),
-    chart('Entropy', line('policy/entropy', 'entropy'), { unit: 'nats', low: 0, pick }),
-    chart('KL', kl, { unit: 'nats', pick }),
-    chart('Length', line('batch/length', 'tokens'), { low: 0, pick }),
-    chart('Turns', line('batch/turns', 'calls'), { low: 0, pick }),
-    chart('Gradient norm', line('optimizer/grad_norm', 'before clipping'), { low: 0, pick }),
+    number(
+      'held-out score',
+      score,
+      r.score === null ? null : `version ${r.scored}, ${round(o.score['eval/questions'])} questions`,
+    ),
+    number(
+      'reward of the batch',
+      round(r.reward),
+      last['reward/std'] === undefined ? null : `± ${round(last['reward/std'])} between rollouts`,
+    ),
+    number('rollouts a second', round(made), `${round(last['rate/trajectories'])} trained on`),
+    number('tokens a second', round(last['rate/tokens']), 'trained on, waiting included'),
+    number('a step', duration(last['time/step']), `${percent(last['time/idle_ratio'])} of it waiting for a batch`),
+    number(
+      'staleness',
+      round(last['staleness/mean']),
+      `at most ${round(last['staleness/max'])} of ${round(last['admission/eta'])} versions`,
+    ),
+    o.limits ? h('p', { class: 'limits' }, h('b', null, 'Who waits for whom '), dim(o.limits, '.')) : null,
   ];
 }
 
-// linesBelow are the series whose keys begin with a prefix.
-function linesBelow(series, prefix) {
-  const names = Object.keys(series).filter((k) => k.startsWith(prefix));
-  return names.sort().map((k) => ({ name: k.slice(prefix.length), ...series[k] }));
-}
-
-/** @param {Overview['changed']} changed */
-function changedSettings(changed) {
-  if (!changed.length) return null;
-  const rows = changed.map((c) => row([c.step, cell(c.key, 'mono'), c.before, c.after]));
-  return widePanel('Settings that changed', table(['step', 'setting', 'before', 'after'], rows));
-}
+const number = (label, value, about) =>
+  h('div', { class: 'number' }, h('span', null, label), h('b', null, value), about ? dim(about) : null);

@@ -6,9 +6,9 @@ import { none, percent, round } from './format.js';
 export async function show({ main, signal, go, every }) {
   const draw = async () => {
     const { runs } = await api.runs(signal);
-    const heads = ['run', 'state', 'step', 'reward', 'held-out score', 'alarms', ''];
+    const heads = ['run', 'verdict', 'state', 'step', 'reward', 'held-out score', 'alarms', 'folder'];
     const rows = runs.map((r) => runRow(r, go(r.name, 'overview')));
-    put(main, h('h1', null, 'Runs'), h('div', { class: 'panel wide' }, table(heads, rows)));
+    put(main, h('h1', null, 'Runs'), h('div', { class: 'panel wide runs' }, table(heads, rows)));
   };
   await draw();
   every(5, draw);
@@ -18,11 +18,12 @@ export async function show({ main, signal, go, every }) {
 function runRow(r, href) {
   return row([
     h('a', { href }, r.name),
+    cell(r.verdict.text.replaceAll('->', '→'), 'sentence'),
     [stateBadge(r.state), ' ', dim(r.detail)],
     r.steps ? `${r.step} of ${r.steps}` : r.step,
     round(r.reward),
     r.score === null ? none : percent(r.score),
     cell(r.alarms, r.alarms ? 'bad' : 'dim'),
-    cell(r.folder, 'dim mono'),
+    cell(r.folder, 'dim mono folder'),
   ]);
 }

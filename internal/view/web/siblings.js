@@ -1,7 +1,7 @@
 import * as api from './api.js';
 import { dim, fateBadge, h, note, panel, put } from './dom.js';
 import { round } from './format.js';
-import { cutIntoParts } from './turns.js';
+import { cutIntoParts, partText } from './turns.js';
 
 // drawSiblings shows the group of a trajectory side by side.
 export async function drawSiblings({ box, run, group, id, signal, go, keys }) {
@@ -14,7 +14,7 @@ export async function drawSiblings({ box, run, group, id, signal, go, keys }) {
   };
   Object.assign(keys, { j: () => step(1), k: () => step(-1) });
   const cards = members.map((m) => memberCard(m, go(run, 'trajectory', [m.id]), m.id === id));
-  const title = [`Its group, ${group}: ${members.length} samples of one prompt `, dim('j, k: the next, the last')];
+  const title = [`Its group, ${group}: ${members.length} samples of one prompt `, dim('j, k: the next, the previous')];
   put(box, panel(title, h('div', { class: 'side' }, cards)));
   for (let i = 0; i < members.length; i++) {
     const detail = await api.get(run, 'trajectories/' + encodeURIComponent(members[i].id), null, signal);
@@ -48,9 +48,5 @@ function memberText(detail) {
   const t = detail.trajectory;
   if (!t) return note(detail.missing);
   const parts = cutIntoParts(t).filter((p) => p.who !== 'prompt');
-  return parts.map((p) => {
-    if (p.who === 'call') return h('pre', { class: 'talk dim' }, `${p.call.tool}(${p.call.arguments})`);
-    const text = t.segments[p.segment].text.slice(p.start, p.end).join('');
-    return h('pre', { class: 'talk' + (p.who === 'policy' ? '' : ' dim') }, text);
-  });
+  return parts.map((p) => h('pre', { class: 'talk' + (p.who === 'policy' ? '' : ' dim') }, partText(t, p).trim()));
 }

@@ -1,13 +1,7 @@
 import * as api from './api.js';
-import { button, dim, fateBadge, h, put } from './dom.js';
-import { none, round } from './format.js';
-
-/** @typedef {import('../webcheck/api').Listed} Listed */
-
-const rowHeight = 28;
-const pageRows = 200;
-// Browsers do not scroll further than some ten million pixels: beyond that a pixel stands for more than one.
-const mostPixels = 8e6;
+import { button, dim, h, put } from './dom.js';
+import { List, pageRows } from './list.js';
+import { drawGroup, drawSample, groupHead, sampleHead } from './rows.js';
 
 const fates = ['trained', 'baseline', 'passed_over', 'dropped', 'refused', 'lost', 'closed', 'underway'];
 const orders = [
@@ -15,34 +9,79 @@ const orders = [
   ['oldest', 'oldest first'],
   ['-reward', 'highest reward'],
   ['reward', 'lowest reward'],
-  ['staleness', 'stalest first'],
 ];
+const stalest = ['staleness', 'stalest first'];
 
-// The list of all trajectories: only the rows in sight are there, and their pages are asked for as they come into
-// sight.
+// The list of all trajectories, a group or a sample in a row: only the rows in sight are there, and their pages are
+// asked for as they come into sight.
 export async function show({ main, run, query, signal, go, keys, every }) {
+  /** @type {Record<string, string>} */
   const wanted = {};
-  for (const name of ['fate', 'reason', 'step', 'prefix', 'sort']) wanted[name] = query[name] || '';
+  for (const name of ['fate', 'reason', 'step', 'prefix', 'sort', 'rows']) wanted[name] = query[name] || '';
   const change = (more) => {
     location.replace(go(run, 'trajectories', [], { ...wanted, ...more }));
   };
+  const samples = showsSamples(wanted);
   const count = dim();
   const find = searchField(wanted, change);
-  const list = new List({
-    read: (offset) => api.get(run, 'trajectories', { ...wanted, offset, limit: pageRows }, signal),
-    link: (id) => go(run, 'trajectory', [id]),
-    counted: (total) => put(count, `${total.toLocaleString('en')} of them`),
-    at: Number(query.at || 0),
-  });
+  const link = (id) => go(run, 'trajectory', [id]);
+  const ask = { ...wanted, rows: '' };
+  const read = (path) => (offset) => api.get(run, path, { ...ask, offset, limit: pageRows }, signal);
+  const counted = (total) => put(count, `${total.toLocaleString('en')} ${samples ? 'rollouts' : 'groups'}`);
+  const list = samples
+    ? sampleList(read('trajectories'), link, counted, query)
+    : groupList(read('groups'), link, counted, query);
   put(
     main,
     h('h1', null, 'Trajectories'),
-    h('div', { class: 'bar' }, find, choices(wanted, change), count),
-    h('div', { class: 'list' }, head(), list.body),
+    h('div', { class: 'bar' }, rowsButtons(samples, change), find, choices(wanted, samples, change), count),
+    h('div', { class: 'list' }, samples ? sampleHead() : groupHead(), list.body),
   );
   Object.assign(keys, list.keys(), { '/': () => find.focus() });
   await list.begin();
   every(5, () => list.refresh());
+}
+
+// showsSamples reports whether a row is a sample: groups have neither tickets underway nor an order by staleness.
+/** @param {Record<string, string>} wanted */
+function showsSamples({ rows, fate, sort }) {
+  return rows === 'samples' || fate === 'underway' || fate === 'closed' || sort === 'staleness';
+}
+
+function sampleList(read, link, counted, query) {
+  return new List({
+    read,
+    link: (r) => link(r.id),
+    drawRow: (r, selected) => drawSample(r, link(r.id), selected),
+    counted,
+    at: Number(query.at || 0),
+  });
+}
+
+// groupList leads from a group to its first sample, beside which the page shows the others.
+function groupList(read, link, counted, query) {
+  let top = 0;
+  const first = (g) => link(g.members[0].id);
+  const readGroups = async (offset) => {
+    const page = await read(offset);
+    top = page.top;
+    return page;
+  };
+  return new List({
+    read: readGroups,
+    link: first,
+    drawRow: (g, selected) => drawGroup(g, top, first(g), selected),
+    counted,
+    at: Number(query.at || 0),
+  });
+}
+
+function rowsButtons(samples, change) {
+  const pressed = (on) => ({ 'aria-pressed': String(on) });
+  return [
+    button('groups', () => change({ rows: '', sort: '' }), pressed(!samples)),
+    button('samples', () => change({ rows: 'samples' }), pressed(samples)),
+  ];
 }
 
 function searchField(wanted, change) {
@@ -56,7 +95,7 @@ function searchField(wanted, change) {
 }
 
 // choices are the fields that narrow the list and order it.
-function choices(wanted, change) {
+function choices(wanted, samples, change) {
   const select = (name, label, options) =>
     h(
       'select',
@@ -75,163 +114,8 @@ function choices(wanted, change) {
   const named = fates.map((f) => [f, f.replace('_', ' ')]);
   return [
     step,
-    select('fate', 'what became of it', [['', 'whatever became of it'], ...named]),
-    wanted.reason ? button(wanted.reason + ' ✕', anyReason, { title: 'any reason' }) : null,
-    select('sort', 'order', orders),
+    select('fate', 'fate', [['', 'any fate'], ...named]),
+    wanted.reason ? button(wanted.reason.replaceAll('_', ' ') + ' ✕', anyReason, { title: 'any reason' }) : null,
+    select('sort', 'order', samples ? [...orders, stalest] : orders),
   ];
-}
-
-function head() {
-  const heads = ['id', 'what became of it', 'step', 'reward', 'versions', 'tokens', 'source'];
-  return h(
-    'div',
-    { class: 'head' },
-    heads.map((t, i) => h('span', { class: i > 1 && i < 6 ? 'num' : null }, t)),
-  );
-}
-
-// List is a long list of which only the rows in sight are drawn.
-class List {
-  /**
-   * @param {object} options
-   * @param {(offset: number) => Promise<any>} options.read asks for a page
-   * @param {(id: string) => string} options.link the address of a trajectory
-   * @param {(total: number) => void} options.counted is called with the number of rows
-   * @param {number} options.at the row that the keys are at
-   */
-  constructor({ read, link, counted, at }) {
-    this.read = read;
-    this.link = link;
-    this.counted = counted;
-    this.at = at; // the row that the keys are at
-    this.total = 0;
-    this.generation = -1; // of the record that the pages are of
-    /** @type {Map<number, Listed[]>} */
-    this.pages = new Map();
-    this.asked = new Set();
-    this.spacer = h('div', { class: 'spacer' });
-    this.body = h('div', { class: 'body', tabindex: 0, role: 'listbox', 'aria-label': 'trajectories' }, this.spacer);
-  }
-
-  // begin reads the first page, and draws when rows come into sight.
-  async begin() {
-    this.body.addEventListener('scroll', () => requestAnimationFrame(() => this.draw()));
-    new ResizeObserver(() => this.draw()).observe(this.body);
-    await this.load(0);
-    this.draw();
-  }
-
-  // refresh reads the first page again, and forgets the others where the record has changed.
-  async refresh() {
-    const was = this.generation;
-    await this.load(0);
-    if (this.generation === was) return;
-    const first = this.pages.get(0) || [];
-    this.pages.clear();
-    this.pages.set(0, first);
-    this.draw();
-  }
-
-  async load(page) {
-    const got = await this.read(page * pageRows);
-    if (got.generation !== this.generation && this.generation >= 0 && page > 0) this.pages.clear();
-    this.generation = got.generation;
-    this.pages.set(page, got.rows);
-    this.total = got.total;
-    this.spacer.style.height = Math.min(this.total * rowHeight, mostPixels) + 'px';
-    this.counted(this.total);
-  }
-
-  // ask loads a page that came into sight, once at a time.
-  ask(page) {
-    if (this.asked.has(page)) return;
-    this.asked.add(page);
-    this.load(page).then(
-      () => {
-        this.asked.delete(page);
-        this.draw();
-      },
-      () => this.asked.delete(page),
-    );
-  }
-
-  rowAt(i) {
-    return (this.pages.get(Math.floor(i / pageRows)) || [])[i % pageRows];
-  }
-
-  // scale is how many pixels of the list a pixel of the scroll bar stands for.
-  scale() {
-    return Math.max(1, (this.total * rowHeight) / mostPixels);
-  }
-
-  draw() {
-    const top = this.body.scrollTop * this.scale();
-    const first = Math.max(0, Math.floor(top / rowHeight) - 4);
-    const last = Math.min(this.total, first + Math.ceil(this.body.clientHeight / rowHeight) + 8);
-    const rows = [];
-    for (let i = first; i < last; i++) {
-      const r = this.rowAt(i);
-      if (!r) this.ask(Math.floor(i / pageRows));
-      const line = r
-        ? drawRow(r, this.link(r.id), i === this.at)
-        : h('div', { class: 'row dim' }, h('span', null, '…'));
-      line.style.top = i * rowHeight - top + this.body.scrollTop + 'px';
-      rows.push(line);
-    }
-    put(this.spacer, rows);
-  }
-
-  move(by) {
-    this.at = Math.max(0, Math.min(this.total - 1, this.at + by));
-    const want = (this.at * rowHeight) / this.scale();
-    const { scrollTop, clientHeight } = this.body;
-    if (want < scrollTop) this.body.scrollTop = want;
-    else if (want + rowHeight > scrollTop + clientHeight) this.body.scrollTop = want + rowHeight - clientHeight;
-    this.draw();
-  }
-
-  open() {
-    const r = this.rowAt(this.at);
-    if (r) location.hash = this.link(r.id);
-  }
-
-  keys() {
-    return {
-      j: () => this.move(1),
-      k: () => this.move(-1),
-      ArrowDown: () => this.move(1),
-      ArrowUp: () => this.move(-1),
-      PageDown: () => this.move(20),
-      PageUp: () => this.move(-20),
-      End: () => this.move(this.total),
-      Home: () => this.move(-this.total),
-      Enter: () => this.open(),
-    };
-  }
-}
-
-/** @param {Listed} r */
-function drawRow(r, href, selected) {
-  const number = (x) => h('span', { class: 'num' }, x);
-  return h(
-    'a',
-    { class: 'row' + (selected ? ' at' : ''), role: 'option', 'aria-selected': selected, href },
-    h('span', { class: 'mono' }, r.id),
-    h('span', null, fateBadge(r.fate), ' ', dim(r.reason || '')),
-    number(r.step < 0 ? none : r.step),
-    number(rewardOf(r)),
-    number(versionsOf(r)),
-    number(r.facts ? r.facts.tokens : none),
-    dim(r.facts ? r.facts.source : ''),
-  );
-}
-
-function rewardOf(r) {
-  if (r.rewarded) return round(r.reward);
-  return r.facts ? round(r.facts.reward) : none;
-}
-
-function versionsOf(r) {
-  if (r.oldest < 0) return none;
-  return r.oldest === r.newest ? r.oldest : `${r.oldest}–${r.newest}`;
 }

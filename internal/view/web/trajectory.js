@@ -1,6 +1,8 @@
 import * as api from './api.js';
 import { button, command, dim, fateBadge, h, note, panel, put, terms } from './dom.js';
-import { none, round, secondsBetween } from './format.js';
+import { duration, round, secondsBetween } from './format.js';
+import { answerOf } from './rollouts.js';
+import { lastPart } from './rows.js';
 import { drawSiblings } from './siblings.js';
 import { explainMode, isRecorded, modes } from './tokencolours.js';
 import { cutIntoParts, drawPart } from './turns.js';
@@ -20,6 +22,7 @@ export async function show({ main, run, rest, signal, go, keys, query }) {
   put(
     main,
     h('h1', null, h('span', { class: 'mono' }, detail.id), ' ', dim(detail.words)),
+    questionPanel(detail),
     detail.trajectory ? facts(detail.id, detail.trajectory) : null,
     panel('Record', recordOf(detail)),
     talk,
@@ -30,6 +33,18 @@ export async function show({ main, run, rest, signal, go, keys, query }) {
     ),
   );
   if (detail.group) await drawSiblings({ box: group, run, group: detail.group, id: detail.id, signal, go, keys });
+}
+
+/** @param {Detail} detail */
+function questionPanel(detail) {
+  const question = detail.facts && detail.facts.question;
+  if (!question && !detail.trajectory) return null;
+  return h(
+    'div',
+    { class: 'panel asked' },
+    h('p', { class: 'question' }, question || lastPart(detail.trajectory?.prompt_id || '')),
+    detail.trajectory ? answerOf(detail) : null,
+  );
 }
 
 // talkOf is what was said, with the colours to choose from. The key c takes the next.
@@ -75,8 +90,8 @@ function modeButton(trajectory, mode, pressed, choose) {
 // facts are what is known of a trajectory as a whole.
 function facts(id, t) {
   const all = [
-    ['prompt', (t.prompt_id || 'none') + (t.source ? `, source ${t.source}` : '') + (t.task ? `, task ${t.task}` : '')],
-    ['answer', t.answer || none],
+    ['prompt', t.prompt_id || 'none'],
+    ['task', t.task + (t.source ? `, source ${t.source}` : '')],
     ['reward', rewardsOf(t)],
     ['stopped by', t.stop + (t.error ? ': ' + t.error : '')],
     ['lineage', `ticket ${id}, attempt ${t.attempt}, sample ${t.sample} of ${t.group_size}, producer ${t.producer}`],
@@ -99,7 +114,7 @@ function rewardsOf(t) {
 function timeOf(t) {
   const began = new Date(t.started_at).toISOString().slice(0, 19).replace('T', ' ');
   const tools = t.turns.flatMap((u) => u.calls).reduce((n, c) => n + c.seconds, 0);
-  return `${began} UTC, ${round(secondsBetween(t.started_at, t.finished_at))} s, of which ${round(tools)} s in tools`;
+  return `${began} UTC, ${duration(secondsBetween(t.started_at, t.finished_at))}, of which ${duration(tools)} in tools`;
 }
 
 /** @param {Rollout} t */

@@ -1,5 +1,5 @@
 import { h, put } from './dom.js';
-import { round } from './format.js';
+import { duration, round } from './format.js';
 import { tokenColour } from './tokencolours.js';
 
 // cutIntoParts cuts a trajectory where the speaker or the turn changes. A part has {who, segment, start, end, turn}; a
@@ -37,7 +37,7 @@ export function drawPart(trajectory, part, mode) {
   if (part.who === 'call') return drawCall(part.call);
   const s = trajectory.segments[part.segment];
   const text = h('pre', { class: 'talk' });
-  for (let i = part.start; i < part.end; i++) text.append(drawToken(s, i, mode));
+  for (let i = part.start; i < part.end; i++) text.append(drawToken(s, i, mode, i === part.start));
   text.addEventListener('pointermove', (e) => tellToken(e, text, s, part.start));
   text.addEventListener('pointerleave', hideTip);
   const agent = s.agent && part.who === 'policy' ? ' ' + s.agent : '';
@@ -46,14 +46,22 @@ export function drawPart(trajectory, part, mode) {
   return h('div', { class: 'part ' + part.who }, who, text);
 }
 
+// partText is what a part says, as text.
+export function partText(trajectory, part) {
+  if (part.who === 'call') return `${part.call.tool}(${part.call.arguments})`;
+  return trajectory.segments[part.segment].text.slice(part.start, part.end).join('');
+}
+
 function drawCall(call) {
   const error = call.error ? h('span', { class: 'bad' }, ' ' + call.error) : null;
-  const text = `${call.tool}(${call.arguments}) ${round(call.seconds)} s`;
+  const text = `${call.tool}(${call.arguments}) ${duration(call.seconds)}`;
   return h('div', { class: 'part call' }, h('div', { class: 'who' }, 'call'), h('pre', { class: 'talk' }, text, error));
 }
 
-function drawToken(s, i, mode) {
-  const token = h('span', { class: 'tok' + (s.mask[i] ? '' : ' masked') }, s.text[i]);
+// drawToken draws a token; the first of a part without the blank before it.
+function drawToken(s, i, mode, first) {
+  const text = first ? s.text[i].trimStart() || s.text[i] : s.text[i];
+  const token = h('span', { class: 'tok' + (s.mask[i] ? '' : ' masked') }, text);
   const colour = s.mask[i] ? tokenColour(s, i, mode) : null;
   if (colour) token.style.backgroundColor = colour;
   return token;

@@ -309,7 +309,6 @@ export interface Move {
 
 export interface Overview {
   summary: Summary;
-  verdict: Verdict;
   alarms: Alarm[];
   failures: Failure[];
   last: Record<string, number>;
@@ -429,6 +428,7 @@ export interface Summary {
   scored: number;
   at: string | null;
   alarms: number;
+  verdict: Verdict;
 }
 
 export interface Swap {
