@@ -31,5 +31,5 @@ func Limits(steps []Record) string {
 	case kept:
 		return "saving and publishing take more of a step than anything else"
 	}
-	return "more of a step is in none of its named parts than in any of them: taking trajectories in, issuing tickets, or other work on the machine"
+	return "the named parts leave the most of a step to others: taking trajectories in, issuing tickets, or other work on the machine"
 }

@@ -15,7 +15,7 @@ func TestTheLimitIsJudgedOverTheWholeStep(t *testing.T) {
 		"producers are ahead":             {"time/step": 1, "time/update": 0.4, "queue/groups_ready": 5},
 		"the trainer's own computing":     {"time/step": 1, "time/old_policy": 0.2, "time/update": 0.3, "time/save": 0.2},
 		"saving and publishing":           {"time/step": 1, "time/update": 0.1, "time/save": 0.3, "time/publish": 0.2},
-		"none of its named parts":         {"time/step": 1.55, "time/update": 0.04, "time/save": 0.02, "time/publish": 0.02},
+		"the named parts leave the most of a step":         {"time/step": 1.55, "time/update": 0.04, "time/save": 0.02, "time/publish": 0.02},
 	} {
 		require.Contains(t, Limits([]Record{{Metrics: m}}), want)
 	}
