@@ -89,9 +89,9 @@ var reasons = map[string]string{
 
 // refused are the functions that say why a trajectory cannot be trained on.
 var refused = map[string]place{
-	"trainer/batch.Assembler.check": {3, "bounds"}, "trainer/batch.answers": {8, "bounds"}, "trainer/batch.begins": {2, "the ticket's words"},
-	"trainer/batch.Bounds.within": {5, "bounds"}, "trainer/batch.checkAgents": {4, "bounds"}, "trainer/batch.Checker": {3, "bounds"},
-	"trainer/batch.checkSegment": {7, "bounds"}, "trainer/batch.checkTemperature": {2, "bounds"}, "trainer/batch.var": {1, "the ticket's words"}, "trainer/batch.assembly.forks": {1, "the ticket's words"},
+	"trainer/batch.Assembler.checkMember": {3, "bounds"}, "trainer/batch.checkAnswer": {8, "bounds"}, "trainer/batch.checkOpening": {2, "the ticket's words"},
+	"trainer/batch.Bounds.checkMember": {5, "bounds"}, "trainer/batch.checkAgents": {4, "bounds"}, "trainer/batch.Checker": {3, "bounds"},
+	"trainer/batch.checkSegment": {7, "bounds"}, "trainer/batch.checkTemperature": {2, "bounds"}, "trainer/batch.var": {1, "the ticket's words"}, "trainer/batch.openGroup.checkFork": {1, "the ticket's words"},
 }
 
 // each calls see for every declaration of the tree's own code below a folder, named by its folder and, for a function, its name.
