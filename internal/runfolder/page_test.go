@@ -104,8 +104,14 @@ func TestSettingsHideSecrets(t *testing.T) {
 	text := "run: {name: demo}\ntrainer: {eta: 4, loss: {name: ppo}}\ntools: {find: {service: {token: abc, token_env: NAME}, env: [A=b]}}\ninference: {openai: {api_key: k, stop: []}}\n"
 	require.NoError(t, os.WriteFile(filepath.Join(f.Dir, ConfigFile), []byte(text), 0o600))
 	require.Equal(t, []Setting{
-		{"inference.openai.api_key", "(hidden)"}, {"inference.openai.stop", "[]"}, {"run.name", "demo"}, {"tools.find.env", "(hidden)"},
-		{"tools.find.service.token", "(hidden)"}, {"tools.find.service.token_env", "NAME"}, {"trainer.eta", "4"}, {"trainer.loss.name", "ppo"},
+		{"inference.openai.api_key", "(hidden)"},
+		{"inference.openai.stop", "[]"},
+		{"run.name", "demo"},
+		{"tools.find.env", "(hidden)"},
+		{"tools.find.service.token", "(hidden)"},
+		{"tools.find.service.token_env", "NAME"},
+		{"trainer.eta", "4"},
+		{"trainer.loss.name", "ppo"},
 	}, f.Settings())
 }
 
