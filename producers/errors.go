@@ -43,6 +43,9 @@ var ErrAbandoned = errors.New("the evaluation ticket is abandoned")
 // NothingSampled reports whether a rollout failed because there was no room for a single token of the policy's.
 func NothingSampled(err error) bool { return errors.Is(err, errNothingSampled) }
 
+// TimedOut reports whether a rollout failed because its time passed before the policy sampled a token.
+func TimedOut(err error) bool { return errors.Is(err, errTimedOut) }
+
 // Unserved reports whether a rollout failed because the engines are full or away: its ticket has not failed.
 func Unserved(err error) bool {
 	return errors.Is(err, errUnserved) || errors.Is(err, generate.ErrUnserved)

@@ -75,7 +75,8 @@ type Sampling struct {
 type Limits struct {
 	// MaxTurns bounds the tool calls.
 	MaxTurns int `koanf:"max_turns" default:"4" min:"0"`
-	// MaxTokens bounds the tokens of a segment, prompt and tools included.
+	// MaxTokens bounds the tokens of a segment, prompt and tools included. With model.folder the default is the model's number of positions,
+	// at most 4096.
 	MaxTokens int `koanf:"max_tokens" default:"96" above:"0"`
 	// Timeout bounds the wall-clock of a rollout; 0 is no bound.
 	Timeout time.Duration `koanf:"timeout" default:"2m" min:"0s"`

@@ -72,6 +72,9 @@ func (r *LocalRun) openParts(ctx context.Context, fixedPort bool) (err error) {
 	if err := s.checkMemory(r.Course, streams.RoleTrainer, streams.RoleInference); err != nil {
 		return err
 	}
+	if err := tryTasks(ctx, s.Config, r.Course, s.Log); err != nil {
+		return err
+	}
 	conn, stop, err := r.openBroker(ctx, fixedPort)
 	if err != nil {
 		return err

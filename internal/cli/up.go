@@ -63,6 +63,9 @@ func (a *app) trainUp(ctx context.Context, s *assembly.Run, fixedPort bool) erro
 	view := a.newProgress(s.Config, a.err)
 	defer view.Close()
 	view.Title(fmt.Sprintf("run %s: %s, %s", s.Config.Run.Name, r.Course.Names(), r.Dir))
+	if follows := s.Config.FolderDefaults(); follows != "" {
+		view.Title(follows)
+	}
 	failed := r.Train(ctx, view)
 	view.Close()
 	if failed == nil && ctx.Err() == nil {

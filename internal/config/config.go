@@ -62,6 +62,8 @@ type Config struct {
 	doors parts.Registry
 	// defaults are the values before any source, by key; of a section that the sources name too.
 	defaults map[string]any
+	// followed tells which settings follow from model.folder.
+	followed string
 }
 
 // Run names a run and where it leaves its files.
@@ -72,6 +74,9 @@ type Run struct {
 	Dir string `koanf:"dir" default:"runs"`
 	// Seed fixes the starting weights, the order of the prompts and every ticket's seed.
 	Seed uint64 `koanf:"seed" default:"1"`
+	// Trial runs an episode of each task before weir up starts a new run, with a stand-in for the policy: an agent, a tool or a reward that
+	// fails is reported then, and nothing starts.
+	Trial bool `koanf:"trial" default:"true"`
 	// AllowChange names keys of the algorithm, or sections of keys, whose values may differ from those that the run's last step was trained
 	// with: [trainer.loss, trainer.optimizer.learning_rate]. A run that goes on is refused otherwise.
 	AllowChange []string `koanf:"allow_change"`

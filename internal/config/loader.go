@@ -94,6 +94,8 @@ func Resolve(doors parts.Registry, src Sources) (cfg *Config, origins map[string
 	}
 	cfg.shape(l, otherwise)
 	presets := cfg.presets()
+	folder := cfg.folderPresets(l)
+	maps.Copy(presets, folder)
 	names := cfg.shapeAlgorithms(l, presets)
 	preset := newLoader()
 	preset.layers = []layer{{values: presets, from: func(string) string { return "the preset of the run's tasks" }}}
@@ -105,6 +107,7 @@ func Resolve(doors parts.Registry, src Sources) (cfg *Config, origins map[string
 	maps.Copy(cfg.defaults, names)
 	l.fill(cfg)
 	cfg.inherit(l.origins)
+	cfg.followed = cfg.folderDefaults(folder, l.origins)
 	faults := slices.Concat(preset.errs, l.errs)
 	if len(faults) > 0 && len(l.refused) == 0 {
 		// A user mends all faults at once. A key whose value cannot be read has its default here.
@@ -232,6 +235,11 @@ func (l *loader) text(key, otherwise string) string {
 		}
 	}
 	return otherwise
+}
+
+// isSet reports whether a source sets a key.
+func (l *loader) isSet(key string) bool {
+	return slices.ContainsFunc(l.layers, func(layer layer) bool { _, ok := layer.values[key]; return ok })
 }
 
 // list is text for a list.

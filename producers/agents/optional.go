@@ -14,3 +14,9 @@ type ChatSpeaker interface {
 	// Chat is the template, never nil.
 	Chat() *chat.Chat
 }
+
+// Awaited is an agent that comes for episodes by itself: an episode waits until it does.
+type Awaited interface {
+	// Awaited reports whether episodes wait for the agent.
+	Awaited() bool
+}

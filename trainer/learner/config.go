@@ -44,7 +44,7 @@ type Config struct {
 
 // Optimizer is AdamW and its schedule.
 type Optimizer struct {
-	// LearningRate is the peak rate.
+	// LearningRate is the peak rate. With model.folder, and without model.lora, the default is 1e-6.
 	LearningRate float64 `koanf:"learning_rate" default:"0.0001" above:"0"`
 	// Schedule is constant, linear or cosine.
 	Schedule string `koanf:"schedule" default:"constant" oneof:"constant linear cosine"`

@@ -23,9 +23,14 @@ type agent struct {
 	idle    time.Duration
 	drive   drive
 	log     *slog.Logger
+	// awaited says that the program comes for episodes by itself.
+	awaited bool
 	// apart reports whether the programs have a network of their own, and reach the gateway there alone; nil is no.
 	apart func(ctx context.Context) (bool, error)
 }
+
+// Awaited reports whether the program comes for episodes by itself.
+func (a *agent) Awaited() bool { return a.awaited }
 
 // openAgent makes the agent of a type.
 func openAgent(ctx context.Context, o agents.Opening, cfg gateway.Config, key string) (*agent, error) {

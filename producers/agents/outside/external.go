@@ -46,6 +46,7 @@ func openExternalAgent(ctx context.Context, cfg ExternalConfig, o agents.Opening
 	if err != nil {
 		return nil, err
 	}
+	a.awaited = true
 	a.drive = func(ctx context.Context, offer gateway.Offer) (gateway.Outcome, error) {
 		if err := a.server.Offer(ctx, offer); err != nil {
 			return gateway.Outcome{}, err
