@@ -29,7 +29,8 @@ type Config struct {
 	// one. 0 is no bound.
 	MaxDroppedGroups int `koanf:"max_dropped_groups" default:"128" min:"0"`
 	// StopWhenStuck ends the run with an error when MaxDroppedGroups, or 128 where that has no bound, were dropped for a step and no group
-	// was kept. Otherwise the run reports this with its likely cause, and waits for a question whose samples differ in reward.
+	// was kept, or when producers gave up 20 samples in a row as their episodes failed. Otherwise the run reports this with its likely cause,
+	// and waits for a question whose samples differ in reward, or for an episode that succeeds.
 	StopWhenStuck bool `koanf:"stop_when_stuck"`
 	// MaxAttempts bounds how often a prompt is issued; after that another prompt takes its place. 0 is no bound.
 	MaxAttempts int `koanf:"max_attempts" default:"10" min:"0"`

@@ -32,6 +32,7 @@ type intake struct {
 	archive   *archive.Writer
 	idleTimer idleTimer
 	drops     dropMonitor
+	failures  failureMonitor
 	// refusals counts by reason the messages that were not trained on, until TakeRefusals.
 	refusals map[schemas.Reason]int64
 	// losses counts how often the stream had lost messages, purged is the sequence up to which it was purged.
@@ -115,8 +116,12 @@ func (i *intake) acceptDelivery(ctx context.Context, d *streams.Delivery) error 
 		i.account.origins[d.Sequence] = from
 	}
 	effects := i.assembler.Add(d.Delivery)
-	if d.Trajectory != nil && isAccepted(d.Sequence, effects) {
+	accepted := d.Trajectory != nil && isAccepted(d.Sequence, effects)
+	if accepted {
 		i.deps.Metrics.countAccepted()
+	}
+	if err := i.reportFailures(d, accepted); err != nil {
+		return err
 	}
 	if err := i.applyEffects(ctx, effects); err != nil {
 		return err

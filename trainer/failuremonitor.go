@@ -1,0 +1,43 @@
+package trainer
+
+import (
+	"fmt"
+
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams"
+)
+
+// stuckSamples is how many samples in a row producers give up, with no trajectory accepted between them, until the run says that no episode
+// succeeds.
+const stuckSamples = 20
+
+// failureMonitor counts the samples in a row that producers gave up.
+type failureMonitor struct{ givenUp int }
+
+// reportFailures takes a delivery. It reports, at each doubling, that no episode succeeds, and fails where the configuration says so.
+func (i *intake) reportFailures(d *streams.Delivery, accepted bool) error {
+	f := &i.failures
+	if accepted {
+		f.givenUp = 0
+	}
+	if d.Closed == nil || d.Refused != "" {
+		return nil
+	}
+	before := f.givenUp
+	f.givenUp += len(d.Closed.Cancelled)
+	if !crossedDoubling(before, f.givenUp, stuckSamples) {
+		return nil
+	}
+	stuck := fmt.Errorf("%w: no episode succeeds: each of the newest %d samples was given up; the last by producer %s: %s",
+		ErrStuck, f.givenUp, d.Closed.Producer, d.Closed.Why)
+	version := i.assembler.Version()
+	i.deps.Log.Error(stuck.Error(), "step", version+1)
+	i.deps.Observer(schemas.Event{
+		Run: i.deps.Stream.Name(), Type: schemas.EventDropped, At: i.deps.Now().UTC(), Role: "trainer", Step: version + 1, PolicyVersion: version,
+		Message: stuck.Error(),
+	})
+	if i.cfg.StopWhenStuck {
+		return stuck
+	}
+	return nil
+}

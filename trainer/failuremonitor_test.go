@@ -1,0 +1,87 @@
+package trainer
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/gpu/enginetest"
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams"
+)
+
+// failing is a world in which the first episodes fail: their samples are given up.
+type failing struct {
+	*world
+	first int
+}
+
+type failingFeed struct {
+	*worldFeed
+	left *int
+}
+
+func (f *failing) Feed(ctx context.Context, from *streams.Position, known streams.Mark, n int) (Feed, error) {
+	inner, err := f.world.Feed(ctx, from, known, n)
+	if err != nil {
+		return nil, err
+	}
+	return &failingFeed{inner.(*worldFeed), &f.first}, nil
+}
+
+func (f *failingFeed) Next(ctx context.Context) (*streams.Delivery, error) {
+	d, err := f.worldFeed.Next(ctx)
+	if err != nil || d.Trajectory == nil || *f.left == 0 {
+		return d, err
+	}
+	*f.left--
+	t := d.Trajectory
+	d.Trajectory, d.Closed = nil, &schemas.GroupClosed{
+		Run: t.Run, Group: t.Group, Cancelled: []int{t.Sample}, Why: "agent mine: answered 503", Producer: "p1", ClosedAt: t.FinishedAt,
+	}
+	return d, nil
+}
+
+// N1: trainer.stop_when_stuck counts the episodes that fail.
+func TestARunWhoseEpisodesFailStopsWhenAsked(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		first int
+		stop  bool
+		stuck bool
+		told  int
+	}{
+		"all":               {1 << 20, true, true, 1},
+		"the first":         {19, true, false, 0},
+		"the first, for so": {90, false, false, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg := testConfig(t.TempDir())
+			cfg.StopWhenStuck, cfg.Steps = c.stop, 2
+			var log bytes.Buffer
+			told := 0
+			err := Run(t.Context(), cfg, Deps{
+				Engine: enginetest.NewBigram(vocab), Stream: &failing{newWorld(vocab), c.first}, Prompts: prompts{vocab},
+				Log: slog.New(slog.NewTextHandler(&log, nil)),
+				Observer: func(e schemas.Event) {
+					if e.Type == schemas.EventDropped && e.Message != "" {
+						told++
+						require.Contains(t, e.Message, "by producer p1: agent mine: answered 503")
+					}
+				},
+			})
+			if c.stuck {
+				require.ErrorIs(t, err, ErrStuck)
+				require.ErrorContains(t, err, "no episode succeeds: each of the newest 20 samples was given up")
+			} else {
+				require.NoError(t, err)
+			}
+			require.Equal(t, c.told, told)
+			require.Equal(t, c.told, bytes.Count(log.Bytes(), []byte("no episode succeeds")))
+		})
+	}
+}
