@@ -78,8 +78,9 @@ func TestExplainSaysWhatBoundsAKey(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, Entry{
 		Key: "trainer.limits.max_tokens", Type: "integer", Unit: "tokens", Default: "192",
-		Meaning: "max_tokens bounds the tokens of a segment, prompt and tools included.",
-		Rules:   []string{"must be positive", "must not exceed model.max_positions, 192"},
+		Meaning: "max_tokens bounds the tokens of a segment, prompt and tools included. With model.folder the default is the model's number of " +
+			"positions, at most 4096.",
+		Rules: []string{"must be positive", "must not exceed model.max_positions, 192"},
 	}, e)
 	e, err = reference().Explain("trainer.loss.options.tau_positive")
 	require.NoError(t, err)
