@@ -142,6 +142,9 @@ func (a *app) explainFlagError(cmd *cobra.Command, err error) error {
 			return config.Invalid(fmt.Errorf("unknown flag --%w", near))
 		}
 	}
+	if name == "json" && cmd.Flags().Lookup("output") != nil {
+		return fault.Usagef("unknown flag --json: -o json prints JSON")
+	}
 	var flags []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { flags = append(flags, f.Name) })
 	if near := config.Nearest(name, flags); near != "" {

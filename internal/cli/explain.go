@@ -81,9 +81,25 @@ func (e *explainer) matchingKeys(match func(key string) bool) []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(e.values)), func(key string) bool { return !match(key) })
 }
 
-// topic is a name as the configuration has it: of a flag, a variable or a key, or of a part of a key.
-func (*explainer) topic(name string) string {
+// topic is a name as the configuration has it: of a flag, a variable or a key, or of a part of a key. NAME, as help has it for the name of
+// a user's own section, is the first section that has the key: of this configuration, or else of the reference.
+func (e *explainer) topic(name string) string {
 	name = strings.Trim(name, "-.")
+	if parts := strings.Split(name, "."); len(parts) > 2 && parts[1] == config.AnyName {
+		rest := "." + strings.Join(parts[2:], ".")
+		keys := e.matchingKeys(func(key string) bool {
+			section, below, _ := strings.Cut(key, ".")
+			_, own, _ := strings.Cut(below, ".")
+			return section == parts[0] && "."+own == rest
+		})
+		own := config.Values(e.cfg)
+		if at := slices.IndexFunc(keys, func(key string) bool { return own[key] != nil }); at >= 0 {
+			return keys[at]
+		}
+		if len(keys) > 0 {
+			return keys[0]
+		}
+	}
 	return strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(name, config.Prefix), "__", "."))
 }
 

@@ -105,6 +105,42 @@ func (c *Config) keyOfAnother(key string) string {
 	return ""
 }
 
+// choiceOf is the key that chooses an algorithm by name, for the section that has this key; "" for every other section.
+func (c *Config) choiceOf(section string) string {
+	for _, a := range c.algorithms() {
+		if a.name == section+".name" {
+			return a.name
+		}
+	}
+	return ""
+}
+
+// nameOfAnother adds to the refusal of an algorithm's name the key that takes this name: grpo is an advantage, and ppo a loss.
+func (c *Config) nameOfAnother(err error) error {
+	if err == nil {
+		return nil
+	}
+	for _, a := range c.algorithms() {
+		if !strings.HasPrefix(err.Error(), a.name+": unknown ") {
+			continue
+		}
+		for _, other := range c.algorithms() {
+			if other.name != a.name && slices.Contains(other.names, *a.chosen) {
+				return fmt.Errorf("%s: %q is %s: set %s (valid here: %s)", a.name, *a.chosen, withArticle(other.what), other.name, strings.Join(a.names, ", "))
+			}
+		}
+	}
+	return err
+}
+
+// withArticle puts "a" or "an" before a noun.
+func withArticle(noun string) string {
+	if strings.ContainsRune("aeiou", rune(noun[0])) {
+		return "an " + noun
+	}
+	return "a " + noun
+}
+
 // isChosen says whether a key's algorithm is one that there is; of a name that is refused no key is looked at.
 func (c *Config) isChosen(key string) bool {
 	return !slices.ContainsFunc(c.algorithms(), func(a algorithm) bool {

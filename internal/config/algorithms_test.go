@@ -3,6 +3,7 @@ package config
 import (
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -95,4 +96,28 @@ func TestAnAlgorithmOfTheProgramsOwnHasKeys(t *testing.T) {
 	require.ErrorContains(t, cfg.Finish(), "trainer.loss.options.slope: 0: must be positive")
 	_, _, err = Resolve(doors, Sources{Flags: map[string]string{"trainer.loss.options.slope": "3"}})
 	require.ErrorContains(t, err, "loss decoupled_ppo has no such key: steep has it")
+}
+
+// Newcomer's friction N11: the most natural typos are answered with the key that was meant.
+func TestNaturalTyposGetTheKeyThatWasMeant(t *testing.T) {
+	t.Parallel()
+	for key, want := range map[string]string{
+		"trainer.lerning_rate":        "unknown key; did you mean trainer.optimizer.learning_rate?",
+		"trainer.learning_rate":       "unknown key; did you mean trainer.optimizer.learning_rate?",
+		"trainer.optimizer.lerning":   "unknown key",
+		"trainer.loss":                "a section, which has no value; its name is the key trainer.loss.name",
+		"trainer.advantage":           "a section, which has no value; its name is the key trainer.advantage.name",
+		"trainer.cold_start.batch_sz": "unknown key",
+	} {
+		_, err := load(map[string]string{key: "1"})
+		require.ErrorContains(t, err, key+" (from --"+key+"): "+want)
+	}
+	for key, want := range map[string]string{
+		"trainer.loss.name=grpo":     `"grpo" is an advantage: set trainer.advantage.name (valid here: `,
+		"trainer.advantage.name=ppo": `"ppo" is a loss: set trainer.loss.name (valid here: `,
+	} {
+		key, value, _ := strings.Cut(key, "=")
+		_, err := load(map[string]string{key: value})
+		require.ErrorContains(t, err, key+": "+want)
+	}
 }

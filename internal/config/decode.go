@@ -73,6 +73,9 @@ func chosen(into any, key string) bool {
 
 // unknownKey says what is wrong with a key that is none of the known.
 func unknownKey(into any, key string, known []string) string {
+	if cfg, ok := into.(*Config); ok && cfg.choiceOf(key) != "" {
+		return "a section, which has no value; its name is the key " + cfg.choiceOf(key)
+	}
 	for _, k := range known {
 		if strings.HasPrefix(k, key+".") {
 			return fmt.Sprintf("a section, which has no value; its keys stand below it, such as %s", k)

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -161,19 +162,42 @@ func declared(in reflect.Value, name string) (section reflect.Value, about refle
 	return reflect.Value{}, reflect.StructField{}, false
 }
 
-// Nearest returns the known key that a mistyped one most likely means, "" when none is close.
+// Nearest returns the known key that a mistyped one most likely means, "" when none is close. A name in the wrong section, misspelt or not,
+// is close to that name in each section: the section that shares most with the mistyped key is meant, and of several the least deep.
 func Nearest(key string, known []string) string {
-	best, bestDistance := "", len(key)/3+2
+	best, bestDistance, bestShared := "", len(key)/3+2, 0
 	for _, k := range known {
-		d := check.Distance(key, k)
-		if last := k[strings.LastIndex(k, ".")+1:]; key == last || strings.HasSuffix(key, "."+last) {
-			d = min(d, 1) // the right name in the wrong section
+		d := min(check.Distance(key, k), nameDistance(key, k))
+		shared := sharedSections(key, k)
+		closer := d < bestDistance
+		if d == bestDistance && best != "" {
+			closer = shared > bestShared || shared == bestShared && strings.Count(k, ".") < strings.Count(best, ".")
 		}
-		if d < bestDistance {
-			best, bestDistance = k, d
+		if closer {
+			best, bestDistance, bestShared = k, d, shared
 		}
 	}
 	return best
+}
+
+// nameDistance is the distance of two keys' last names and 1 for the wrong section; out of reach for names that are not alike.
+func nameDistance(key, known string) int {
+	mistyped, name := key[strings.LastIndex(key, ".")+1:], known[strings.LastIndex(known, ".")+1:]
+	d := check.Distance(mistyped, name)
+	if d > len(name)/4 {
+		return math.MaxInt
+	}
+	return 1 + d
+}
+
+// sharedSections counts the sections that two keys begin with.
+func sharedSections(a, b string) int {
+	x, y := strings.Split(a, "."), strings.Split(b, ".")
+	n := 0
+	for n < min(len(x), len(y))-1 && x[n] == y[n] {
+		n++
+	}
+	return n
 }
 
 // Get reads one value by key.

@@ -62,6 +62,9 @@ func (c *Config) Validate() error {
 	f.section("telemetry", c.Telemetry.Validate())
 	f.section("tracing", c.Tracing.Validate())
 	f.section("view", c.View.Validate())
+	for i := range f {
+		f[i] = c.nameOfAnother(f[i])
+	}
 	return errors.Join(f...)
 }
 
