@@ -58,7 +58,7 @@ func startBrowser(t *testing.T) *browser {
 		}
 		t.Skip("SKIPPED: the page was not looked at in a browser: there is no chromium (apt-get install chromium)")
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience())
 	commandsRead, commands, err := os.Pipe()
 	require.NoError(t, err)
 	answers, answersWrite, err := os.Pipe()

@@ -41,13 +41,26 @@ func (f *shownRun) pickRollouts(ctx context.Context) (*Picked, error) {
 	var faults [3]error
 	p.Best, faults[0] = f.readPicked(ctx, best.ID)
 	p.Worst, faults[1] = f.readPicked(ctx, worst.ID)
-	for i := range rows {
-		if rows[i].ID != best.ID && rows[i].ID != worst.ID {
-			p.Newest, faults[2] = f.readPicked(ctx, rows[i].ID)
-			break
-		}
+	if other := otherRow(rows, best, worst); other != nil {
+		p.Newest, faults[2] = f.readPicked(ctx, other.ID)
 	}
 	return p, errors.Join(faults[:]...)
+}
+
+// otherRow is the newest row that is neither, of another group where there is one; nil where there is none.
+func otherRow(rows []runfolder.Listed, best, worst *runfolder.Listed) *runfolder.Listed {
+	var found *runfolder.Listed
+	for i := range rows {
+		r := &rows[i]
+		switch {
+		case r.ID == best.ID || r.ID == worst.ID:
+		case r.Group != best.Group && r.Group != worst.Group:
+			return r
+		case found == nil:
+			found = r
+		}
+	}
+	return found
 }
 
 // newestStep are the rows that the newest step with any trained on, newest first.

@@ -43,12 +43,20 @@ var small = []string{
 }
 
 // learning are the settings of a run whose pictures show learning: those of the demonstration.
-var learning = []string{"--trainer.steps", "50", "--trainer.checkpoint.keep", "60"}
+var learning = []string{"--trainer.steps", "50", "--trainer.checkpoint.keep", "12"}
+
+// patience is how long a process of a test may take: the run of the pictures is a whole one.
+func patience() time.Duration {
+	if *pictures != "" {
+		return 20 * time.Minute
+	}
+	return 4 * time.Minute
+}
 
 // run starts weir with these arguments, in a process that ends with the test.
 func run(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience())
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, os.Args[0], args...)
 	cmd.Env = append(os.Environ(), asWeir+"=1")

@@ -28,7 +28,8 @@ const mostBars = 64;
  */
 
 /**
- * chart draws plots as lines, bands or stacked bars. It follows the pointer and tells the values there. The element has redraw.
+ * chart draws plots as lines, bands or stacked bars. It follows the pointer and tells the values there. The element
+ * has redraw.
  *
  * @param {string} title
  * @param {Plot[]} plots

@@ -1,7 +1,7 @@
 import * as api from './api.js';
 import { chart, redrawAll } from './chart.js';
 import { differingSettings } from './configuration.js';
-import { button, cell, h, note, put, row, stateBadge, table } from './dom.js';
+import { button, cell, h, labelled, note, put, row, stateBadge, table } from './dom.js';
 import { none, percent, round } from './format.js';
 import { lookBar, readLook } from './look.js';
 
@@ -83,16 +83,17 @@ function summaries(runs, chosen) {
     return row([
       [dotOf(at), r.name],
       stateBadge(r.state),
-      steps,
-      round(r.reward),
-      r.score === null ? none : percent(r.score),
+      labelled('step', steps),
+      labelled('reward', round(r.reward)),
+      labelled('held-out', r.score === null ? none : percent(r.score)),
       verdict,
     ]);
   });
   return table(['run', 'state', 'step', 'reward', 'held-out score', 'verdict'], rows);
 }
 
-// settingsPanel are the settings that differ, a column for each run: those that all runs have, and below them the others.
+// settingsPanel are the settings that differ, a column for each run: those that all runs have, and below them the
+// others.
 function settingsPanel(chosen, differing) {
   if (chosen.length < 2) return null;
   const rows = differing.filter((d) => d.key !== 'run.name');

@@ -4,7 +4,8 @@ import { cell, dim, h, put, row, table } from './dom.js';
 /** @typedef {import('../webcheck/api').Change} Change */
 
 /**
- * drawConfiguration is a run's configuration, which opens by a click, and above it the settings that changed between steps.
+ * drawConfiguration is a run's configuration, which opens by a click, and above it the settings that changed between
+ * steps.
  *
  * @param {Configuration} configuration
  * @param {Change[]} [changed]
@@ -20,9 +21,8 @@ export function drawConfiguration({ build, settings }, changed = []) {
     oninput: (e) => draw(e.target.value),
   });
   draw('');
-  const about = build.version
-    ? ` ${settings.length} settings, weir ${build.version}, commit ${build.commit}`
-    : ` ${settings.length} settings`;
+  const source = knowsCommit(build) ? `, weir ${build.version}, commit ${build.commit}` : '';
+  const about = ` ${settings.length} settings${source}`;
   const all = h(
     'details',
     { class: 'panel' },
@@ -32,6 +32,9 @@ export function drawConfiguration({ build, settings }, changed = []) {
   );
   return [changesTable(changed), settings.length ? all : null];
 }
+
+// knowsCommit reports whether a build names its source.
+export const knowsCommit = (build) => build.commit !== '' && build.commit !== 'unknown';
 
 const settingsTable = (settings) =>
   table(

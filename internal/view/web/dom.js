@@ -81,6 +81,10 @@ export const stateBadge = (state, title = null) => h('span', { class: 'badge ' +
 // cell is a cell of a table with a look, which is a class of style.css.
 export const cell = (content, look) => h('td', { class: look }, content);
 
+// labelled is a cell that names its column where the table has no head, as on a telephone.
+export const labelled = (label, content, /** @type {string | null} */ look = null) =>
+  h('td', { class: look, 'data-label': label }, content);
+
 // row is a line of a table. What is no cell becomes one.
 export const row = (cells, /** @type {string | null} */ look = null) =>
   h(

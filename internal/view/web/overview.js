@@ -1,6 +1,6 @@
 import * as api from './api.js';
 import { chart, redrawAll } from './chart.js';
-import { drawConfiguration } from './configuration.js';
+import { drawConfiguration, knowsCommit } from './configuration.js';
 import { alarm, dim, h, put } from './dom.js';
 import { ago, duration, none, percent, round } from './format.js';
 import { lookBar, readLook } from './look.js';
@@ -105,7 +105,7 @@ function factsOf(o, { build, settings }) {
   if (algorithm) facts.push(algorithm);
   if (value('trainer.eta')) facts.push(`eta ${value('trainer.eta')}`);
   if (value('run.seed')) facts.push(`seed ${value('run.seed')}`);
-  if (build.commit) facts.push(`weir ${build.version} ${build.commit.slice(0, 9)}`);
+  if (knowsCommit(build)) facts.push(`weir ${build.version} ${build.commit.slice(0, 9)}`);
   return facts;
 }
 

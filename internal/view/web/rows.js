@@ -90,7 +90,8 @@ const fateOf = (g) =>
 // rewardBox is a sample of a group: the higher its reward, the fuller.
 /** @param {GroupMember} m */
 function rewardBox(m, top) {
-  const title = `${m.id}: ${m.reward === null ? m.fate : 'reward ' + round(m.reward)}${m.answer ? ', answered ' + m.answer : ''}`;
+  const reward = m.reward === null ? m.fate : 'reward ' + round(m.reward);
+  const title = `${m.id}: ${reward}${m.answer ? ', answered ' + m.answer : ''}`;
   const box = h('i', { class: m.reward === null ? 'unknown' : 'known', title });
   if (m.reward !== null) {
     const share = top > 0 ? Math.max(0, Math.min(1, m.reward / top)) : 0;

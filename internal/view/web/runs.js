@@ -1,5 +1,5 @@
 import * as api from './api.js';
-import { cell, dim, h, put, row, stateBadge, table } from './dom.js';
+import { cell, dim, h, labelled, put, row, stateBadge, table } from './dom.js';
 import { none, percent, round } from './format.js';
 
 // All runs in a table.
@@ -20,10 +20,10 @@ function runRow(r, href) {
     h('a', { href }, r.name),
     cell(r.verdict.text.replaceAll('->', '→'), 'sentence'),
     [stateBadge(r.state), ' ', dim(r.detail)],
-    r.steps ? `${r.step} of ${r.steps}` : r.step,
-    round(r.reward),
-    r.score === null ? none : percent(r.score),
-    cell(r.alarms, r.alarms ? 'bad' : 'dim'),
+    labelled('step', r.steps ? `${r.step} of ${r.steps}` : r.step),
+    labelled('reward', round(r.reward)),
+    labelled('held-out', r.score === null ? none : percent(r.score)),
+    labelled('alarms', r.alarms, r.alarms ? 'bad' : 'dim'),
     cell(r.folder, 'dim mono folder'),
   ]);
 }
