@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weir-rl/weir/internal/report"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
 )
@@ -41,7 +42,11 @@ func (v *Events) Add(e *schemas.Event, stored time.Time) {
 	if e.Type == schemas.EventWorkerHere {
 		return // the list of workers has it
 	}
-	now := EventNow{e.At, string(e.Type), e.Role, e.Worker, e.Step, e.PolicyVersion, e.Message}
+	text := e.Message
+	if text == "" && len(e.Metrics) > 0 {
+		text = report.EventText(e)
+	}
+	now := EventNow{e.At, string(e.Type), e.Role, e.Worker, e.Step, e.PolicyVersion, text}
 	s.Events = appendEvent(s.Events, now, shownEvents)
 	if e.Role == RoleOperator {
 		s.Acts = appendEvent(s.Acts, now, shownActs)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -129,6 +130,10 @@ func TestALiveRunIsToldAndOperated(t *testing.T) {
 	require.Equal(t, "control", newest["type"])
 	require.Contains(t, newest["message"], "limits.math.timeout: 1m30s")
 	require.Contains(t, out["events"].([]any)[1].(map[string]any)["message"], "paused: true")
+	applied := slices.ContainsFunc(out["events"].([]any), func(e any) bool {
+		return e.(map[string]any)["message"] == "version 3 by i-1, 250 ms after it was published"
+	})
+	require.True(t, applied, "an event has its numbers: %v", out["events"])
 	workers := out["workers"].([]any)
 	require.Len(t, workers, 2, "an operator is no worker")
 	require.InDelta(t, 3, workers[0].(map[string]any)["version"], 0)
