@@ -172,8 +172,8 @@ func (w *worker) serveTicket(working, settling context.Context, lease Lease) {
 	}
 }
 
-// noteOutcome takes the end of an attempt at a ticket, nil for a success, and reports what is to be reported. It returns whether the log is
-// to have the failure: the first ones of a spell, and then one at each doubling.
+// noteOutcome takes the end of an attempt at a ticket, nil for a success, and reports a spell of failures where a report is due. It returns
+// whether the log is to have the failure itself: the first few of a spell.
 func (w *worker) noteOutcome(task string, err error) (logged bool) {
 	watch := w.failures[task]
 	if watch == nil {
@@ -183,7 +183,7 @@ func (w *worker) noteOutcome(task string, err error) (logged bool) {
 	if due && w.failing != nil {
 		w.failing(report)
 	}
-	return due || watch.isFresh()
+	return w.failing == nil || watch.isFresh()
 }
 
 // dropReason returns the label that an episode without a trajectory is counted under.
