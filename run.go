@@ -60,10 +60,10 @@ type Run struct {
 // cannot be used is a [*ConfigError] with all its faults. The parts and files that a configuration names, such as the data of a task, are
 // opened by the role that needs them; the error of that is a *ConfigError as well.
 func Open(_ context.Context, cfg Config, parts Parts) (*Run, error) {
-	registry := parts.registry()
+	registry := parts.joinRegistry()
 	keys := make(map[string]string, len(cfg.Keys))
 	for key, value := range cfg.Keys {
-		keys[key] = keyText(value)
+		keys[key] = writeKeyValue(value)
 	}
 	resolved, origins, err := assembly.Resolve(registry, config.Sources{
 		Files: cfg.Files, Environ: cfg.Environ, Flags: keys, FlagOrigin: "weir.Config.Keys",
@@ -81,12 +81,12 @@ func Open(_ context.Context, cfg Config, parts Parts) (*Run, error) {
 	}, nil
 }
 
-// keyText is a value as a flag would give it.
-func keyText(value any) string {
+// writeKeyValue is a value as a flag would give it.
+func writeKeyValue(value any) string {
 	if v := reflect.ValueOf(value); v.Kind() == reflect.Slice {
 		var items []string
 		for i := range v.Len() {
-			items = append(items, keyText(v.Index(i).Interface()))
+			items = append(items, writeKeyValue(v.Index(i).Interface()))
 		}
 		return strings.Join(items, ",")
 	}
@@ -96,8 +96,8 @@ func keyText(value any) string {
 // Folder is where the run keeps its checkpoints, its numbers and its log.
 func (r *Run) Folder() string { return r.cfg.Folder() }
 
-// assemble makes a process of the run.
-func (r *Run) assemble(waits ...string) (*assembly.Run, error) {
+// assembleProcess makes a process of the run.
+func (r *Run) assembleProcess(waits ...string) (*assembly.Run, error) {
 	own := *r.cfg
 	process, err := assembly.New(&own, r.options, waits...)
 	if err != nil {
@@ -110,7 +110,7 @@ func (r *Run) assemble(waits ...string) (*assembly.Run, error) {
 // Up runs the broker and every role in this program until the training is done, and then scores the last version on the test
 // questions, as weir up does. A run that was ended goes on from its newest checkpoint. When ctx ends first, Up returns its cause.
 func (r *Run) Up(ctx context.Context) error {
-	process, err := r.assemble("run", "weights")
+	process, err := r.assembleProcess("run", "weights")
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func (r *Run) Up(ctx context.Context) error {
 		return err
 	}
 	defer local.Close()
-	err = local.Train(ctx, r.view())
+	err = local.Train(ctx, r.observingView())
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
@@ -136,7 +136,7 @@ func (r *Run) Up(ctx context.Context) error {
 
 // Broker runs the run's broker, where broker.listen says, until ctx ends.
 func (r *Run) Broker(ctx context.Context) error {
-	process, err := r.assemble("streams")
+	process, err := r.assembleProcess("streams")
 	if err != nil {
 		return err
 	}
@@ -146,17 +146,17 @@ func (r *Run) Broker(ctx context.Context) error {
 // Trainer trains the policy on trajectories and publishes its versions, until the training is done. It is nil too where ctx ends
 // first.
 func (r *Run) Trainer(ctx context.Context) error {
-	process, err := r.assemble("run")
+	process, err := r.assembleProcess("run")
 	if err != nil {
 		return err
 	}
-	return process.Trainer(ctx, func() (assembly.View, func()) { return r.view(), func() {} })
+	return process.Trainer(ctx, func() (assembly.View, func()) { return r.observingView(), func() {} })
 }
 
 // Producer runs agents on the run's tickets and publishes their trajectories, until ctx ends: then it finishes, or gives back, the tickets
 // that it holds, and returns nil.
 func (r *Run) Producer(ctx context.Context) error {
-	process, err := r.assemble("run")
+	process, err := r.assembleProcess("run")
 	if err != nil {
 		return err
 	}
@@ -165,15 +165,15 @@ func (r *Run) Producer(ctx context.Context) error {
 
 // Inference follows the policy's versions and samples from them, until ctx ends: then it returns nil.
 func (r *Run) Inference(ctx context.Context) error {
-	process, err := r.assemble("weights")
+	process, err := r.assembleProcess("weights")
 	if err != nil {
 		return err
 	}
 	return process.Inference(ctx)
 }
 
-// view shows the run to Observe and to Notes.
-func (r *Run) view() assembly.View { return &runView{r.observe, r.options.Notes} }
+// observingView shows the run to Observe and to Notes.
+func (r *Run) observingView() assembly.View { return &runView{r.observe, r.options.Notes} }
 
 // runView shows a running run to a program.
 type runView struct {

@@ -89,10 +89,10 @@ func Main(own ...Task) { App{Tasks: own}.Main() }
 func (a App) Main() { os.Exit(a.Run()) }
 
 // Run runs the command line of this process and returns its exit status.
-func (a App) Run() int { return cli.Main(Parts(a).registry()) }
+func (a App) Run() int { return cli.Main(Parts(a).joinRegistry()) }
 
-// registry has the parts before the built-in ones.
-func (p Parts) registry() parts.Registry {
+// joinRegistry has the parts before the built-in ones.
+func (p Parts) joinRegistry() parts.Registry {
 	r := builtin.Doors()
 	if len(p.Tasks) > 0 {
 		r.Default = p.Tasks[0].Name()

@@ -82,8 +82,8 @@ func (r Registry) EngineNames() []string {
 	return slices.Compact(out)
 }
 
-// named finds a part by its type's name; ok is false where there is none.
-func named[P Part](parts []P, name string) (p P, ok bool) {
+// findByName finds a part by its type's name; ok is false where there is none.
+func findByName[P Part](parts []P, name string) (p P, ok bool) {
 	for _, p := range parts {
 		if p.Name() == name {
 			return p, true
@@ -103,16 +103,16 @@ func Names[P Part](parts []P) []string {
 }
 
 // Task finds a type of task; ok is false where there is none.
-func (r Registry) Task(name string) (tasks.Task, bool) { return named(r.Tasks, name) }
+func (r Registry) Task(name string) (tasks.Task, bool) { return findByName(r.Tasks, name) }
 
 // Agent finds a type of agent; ok is false where there is none.
-func (r Registry) Agent(name string) (agents.Type, bool) { return named(r.Agents, name) }
+func (r Registry) Agent(name string) (agents.Type, bool) { return findByName(r.Agents, name) }
 
 // Tool finds a type of tool; ok is false where there is none.
-func (r Registry) Tool(name string) (tools.Type, bool) { return named(r.Tools, name) }
+func (r Registry) Tool(name string) (tools.Type, bool) { return findByName(r.Tools, name) }
 
 // Reward finds a type of reward; ok is false where there is none.
-func (r Registry) Reward(name string) (rewards.Type, bool) { return named(r.Rewards, name) }
+func (r Registry) Reward(name string) (rewards.Type, bool) { return findByName(r.Rewards, name) }
 
 // Part is the interface of every kind of part: see [tasks.Task].
 type Part interface {

@@ -50,7 +50,7 @@ type sums struct {
 	of map[string]*sums
 }
 
-func newSums() *sums {
+func newOutcomeSums() *sums {
 	return &sums{refused: map[uint8]int{}, dropped: map[uint8]int{}, further: map[uint8]int{}, groups: map[string]int{}, of: map[string]*sums{}}
 }
 
@@ -66,9 +66,9 @@ type ended struct {
 	reason uint8
 }
 
-// rank orders the ends that a record may have for a ticket: an end that a step used counts before all, and a message that is
+// endingRank orders the ends that a record may have for a ticket: an end that a step used counts before all, and a message that is
 // refused as a copy counts last.
-func (e ended) rank() int {
+func (e ended) endingRank() int {
 	switch {
 	case e.fate.Used():
 		return 5
@@ -89,7 +89,7 @@ func (x *Steps) countTickets(usual int32) *sums {
 	if x.sums != nil {
 		return x.sums
 	}
-	s := newSums()
+	s := newOutcomeSums()
 	all := x.issuedGroups(usual, s)
 	for i := range x.rows {
 		r := &x.rows[i]
@@ -100,8 +100,8 @@ func (x *Steps) countTickets(usual int32) *sums {
 		}
 		now := ended{r.fate, r.reason}
 		was := &g.fates[r.sample]
-		if was.rank() > 0 {
-			if now.rank() <= was.rank() {
+		if was.endingRank() > 0 {
+			if now.endingRank() <= was.endingRank() {
 				s.further[r.reason]++
 				continue
 			}
@@ -112,7 +112,7 @@ func (x *Steps) countTickets(usual int32) *sums {
 	for _, g := range all {
 		of := s.of[g.source]
 		if of == nil {
-			of = newSums()
+			of = newOutcomeSums()
 			s.of[g.source] = of
 		}
 		of.issued += len(g.fates)
@@ -173,9 +173,9 @@ func (x *Steps) issuedGroups(usual int32, s *sums) map[key]samples {
 // countTicket counts a ticket.
 func (s *sums) countTicket(e ended, open bool) {
 	switch {
-	case e.rank() == 0 && open:
+	case e.endingRank() == 0 && open:
 		s.underway++
-	case e.rank() == 0:
+	case e.endingRank() == 0:
 		s.closed++
 	case e.fate == FateTrained:
 		s.trained++
@@ -220,11 +220,11 @@ func (x *Steps) Accounting(usual int) Accounting {
 	less(FateLost, "", "lost", s.lost, "no trajectory came and nothing was left that one could come from; their groups were judged without them or issued again")
 	less(FateClosed, "", "closed by a producer", s.closed, "a producer gave the rollout up: cancelled as too old, failed, or its group could not be used any more")
 	sum("published", "a trajectory of the ticket came")
-	byCount(s.refused, func(reason string, n int) {
+	eachByCount(s.refused, func(reason string, n int) {
 		less(FateRefused, reason, "refused: "+reason, n, reasonTexts[schemas.Reason(reason)])
 	})
 	sum("admitted", "in order, and fresh enough to be trained on")
-	byCount(s.dropped, func(reason string, n int) {
+	eachByCount(s.dropped, func(reason string, n int) {
 		less(FateDropped, reason, "dropped: "+reason, n, reasonTexts[schemas.Reason(reason)])
 	})
 	sum("used", "a step used the trajectory up")
@@ -234,8 +234,8 @@ func (x *Steps) Accounting(usual int) Accounting {
 	return a
 }
 
-// byCount goes through counts by reason, the largest first.
-func byCount(counts map[uint8]int, each func(reason string, n int)) {
+// eachByCount goes through counts by reason, the largest first.
+func eachByCount(counts map[uint8]int, each func(reason string, n int)) {
 	keys := make([]uint8, 0, len(counts))
 	for k := range counts {
 		keys = append(keys, k)

@@ -57,7 +57,7 @@ func drawRun(t *rapid.T) *madeRun {
 				r.Rejected = append(r.Rejected, checkpoint.RecordRejection{ID: id(i), Sequence: sequence, Reason: reason})
 			}
 			end := rapid.SampledFrom([]string{"open", "trained", "dropped"}).Draw(t, "end")
-			group := checkpoint.RecordGroup{Group: g.key.id(), Size: size, Source: g.source}
+			group := checkpoint.RecordGroup{Group: g.key.groupID(), Size: size, Source: g.source}
 			for i := range size {
 				if g.refused[i] == "" {
 					switch rapid.SampledFrom([]string{"fine", "fine", "stale", "lost", "silent"}).Draw(t, "sample") {
@@ -103,10 +103,10 @@ func drawRun(t *rapid.T) *madeRun {
 			case "trained":
 				r.Groups = append(r.Groups, group)
 			case "dropped":
-				r.Dropped = append(r.Dropped, checkpoint.RecordDrop{Group: g.key.id(), Cursor: g.key.cursor, Reason: schemas.ReasonZeroVariance, Size: size, Source: g.source})
+				r.Dropped = append(r.Dropped, checkpoint.RecordDrop{Group: g.key.groupID(), Cursor: g.key.cursor, Reason: schemas.ReasonZeroVariance, Size: size, Source: g.source})
 			default:
 				left = append(left, g)
-				r.AddOpen(g.key.id(), g.source)
+				r.AddOpen(g.key.groupID(), g.source)
 			}
 		}
 		going = left
@@ -184,7 +184,7 @@ func indexOf(t require.TestingT, dir string, records []checkpoint.Record) *Steps
 	}
 	require.NoError(t, f.Close())
 	x := newSteps(dir)
-	require.NoError(t, x.refresh())
+	require.NoError(t, x.refreshSteps())
 	return x
 }
 
@@ -201,7 +201,7 @@ func TestAnIndexFollowsTheRecord(t *testing.T) {
 		require.NoError(t, os.MkdirAll(at, 0o755))
 		path := filepath.Join(at, checkpoint.RecordFile)
 		x := newSteps(at)
-		require.NoError(t, x.refresh(), "there is no file yet")
+		require.NoError(t, x.refreshSteps(), "there is no file yet")
 		var written [][]byte
 		for i, line := range lines(t, s.records) {
 			switch rapid.SampledFrom([]string{"next", "next", "renew", "back", "half"}).Draw(t, "what") {
@@ -209,23 +209,23 @@ func TestAnIndexFollowsTheRecord(t *testing.T) {
 				again := s.records[i]
 				again.Rejected = append(again.Rejected, checkpoint.RecordRejection{ID: "g000000-a0-0", Sequence: 7, Reason: schemas.ReasonStale})
 				write(t, path, append(written, line), nil)
-				require.NoError(t, x.refresh())
+				require.NoError(t, x.refreshSteps())
 				line = lines(t, []checkpoint.Record{again})[0]
 			case "back":
 				written = written[:len(written)/2]
 			case "half":
 				write(t, path, written, line[:len(line)/2])
-				require.NoError(t, x.refresh())
+				require.NoError(t, x.refreshSteps())
 			}
 			written = append(written, line)
 			write(t, path, written, nil)
 			if rapid.Bool().Draw(t, "look") {
-				require.NoError(t, x.refresh())
+				require.NoError(t, x.refreshSteps())
 			}
 		}
-		require.NoError(t, x.refresh())
+		require.NoError(t, x.refreshSteps())
 		fresh := newSteps(at)
-		require.NoError(t, fresh.refresh())
+		require.NoError(t, fresh.refreshSteps())
 		require.Equal(t, append([]row{}, fresh.rows...), append([]row{}, x.rows...))
 		require.Equal(t, append([]group{}, fresh.groups...), append([]group{}, x.groups...))
 		require.Equal(t, append([]string{}, fresh.oddities...), append([]string{}, x.oddities...))
@@ -253,7 +253,7 @@ func TestALineThatIsNoRecordIsCounted(t *testing.T) {
 	good := lines(t, []checkpoint.Record{{Step: 1, Groups: []checkpoint.RecordGroup{{Group: "g000000-a0", Size: 1, Members: []checkpoint.RecordMember{{ID: "g000000-a0-0"}}}}}})
 	write(t, filepath.Join(dir, checkpoint.RecordFile), [][]byte{[]byte("{\"step\":\n"), good[0]}, nil)
 	x := newSteps(dir)
-	require.NoError(t, x.refresh())
+	require.NoError(t, x.refreshSteps())
 	require.Equal(t, 1, x.Unread())
 	require.Equal(t, 1, x.Accounting(8).Issued)
 }

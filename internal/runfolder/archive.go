@@ -36,8 +36,8 @@ func newArchive(checkpoints string) *Archive {
 	return &Archive{dir: filepath.Join(checkpoints, archive.Folder), offsets: map[int]int64{}, at: map[sampleKey]int32{}, texts: map[string]string{}}
 }
 
-// refresh reads the new entries. Entries that were removed from the disk to make room stay in memory until the page's server ends.
-func (f *Archive) refresh() error {
+// refreshEntries reads the new entries. Entries that were removed from the disk to make room stay in memory until the page's server ends.
+func (f *Archive) refreshEntries() error {
 	segments, err := archive.Segments(f.dir)
 	if err != nil {
 		return fmt.Errorf("read the archive: %w", err)
@@ -57,13 +57,13 @@ func (f *Archive) refresh() error {
 		}
 		f.offsets[n] = next
 		for line := range bytes.Lines(lines) {
-			f.addLine(line, n)
+			f.addEntryLine(line, n)
 		}
 	}
 	return nil
 }
 
-func (f *Archive) addLine(line []byte, segment int) {
+func (f *Archive) addEntryLine(line []byte, segment int) {
 	var e archive.Entry
 	if json.Unmarshal(line, &e) != nil {
 		return
@@ -83,8 +83,8 @@ func (f *Archive) addLine(line []byte, segment int) {
 	f.all = append(f.all, archived{e, segment})
 }
 
-// entryOf returns the newest entry of an id; nil where there is none.
-func (f *Archive) entryOf(id string) *archived {
+// newestEntry returns the newest entry of an id; nil where there is none.
+func (f *Archive) newestEntry(id string) *archived {
 	k, ok := sampleOf(id)
 	if !ok {
 		return nil
@@ -102,24 +102,24 @@ func (f *Archive) entryOf(id string) *archived {
 // AddFacts puts the archive's facts beside the rows of a list.
 func (f *Archive) AddFacts(rows []Listed) {
 	for i := range rows {
-		e := f.entryOf(rows[i].ID)
+		e := f.newestEntry(rows[i].ID)
 		if e == nil || e.Sequence != rows[i].Sequence {
 			continue
 		}
-		rows[i].Facts = e.facts()
+		rows[i].Facts = e.entryFacts()
 	}
 }
 
 // FactsOf returns the archive's facts of an id; nil where it has none.
 func (f *Archive) FactsOf(id string) *Facts {
-	e := f.entryOf(id)
+	e := f.newestEntry(id)
 	if e == nil {
 		return nil
 	}
-	return e.facts()
+	return e.entryFacts()
 }
 
-func (e *archived) facts() *Facts {
+func (e *archived) entryFacts() *Facts {
 	return &Facts{
 		Task: e.Task, Source: e.Source, Prompt: e.Prompt, Question: e.Question, Accepted: e.Accepted, Producer: e.Producer, Stop: string(e.Stop),
 		Answer: e.Answer, Detail: e.Detail, Tokens: e.Tokens, Sampled: e.Sampled, Turns: e.Turns,
@@ -127,9 +127,9 @@ func (e *archived) facts() *Facts {
 	}
 }
 
-// trajectory returns a trajectory that was not trained on; archive.ErrGone is returned when it was not kept.
-func (f *Archive) trajectory(id string) (*schemas.Trajectory, error) {
-	e := f.entryOf(id)
+// readTrajectory returns a trajectory that was not trained on; archive.ErrGone is returned when it was not kept.
+func (f *Archive) readTrajectory(id string) (*schemas.Trajectory, error) {
+	e := f.newestEntry(id)
 	if e == nil || e.Fate != archive.FateRejected {
 		return nil, archive.ErrGone
 	}
@@ -138,7 +138,7 @@ func (f *Archive) trajectory(id string) (*schemas.Trajectory, error) {
 
 // Numbers returns the numbers that the step computed for each token of a trajectory; nil where they were not kept.
 func (f *Archive) Numbers(id string) ([]archive.Numbers, error) {
-	e := f.entryOf(id)
+	e := f.newestEntry(id)
 	if e == nil || e.Fate != archive.FateTrained {
 		return nil, nil
 	}

@@ -52,7 +52,7 @@ func (c *batchCache) addBatch(b cachedBatch) {
 // readBatch returns the trajectories that a step used up, from the copy that the trainer keeps. ErrNotKept is returned when there is no
 // copy any more.
 func (f *Folder) readBatch(step int64) ([]schemas.Delivery, error) {
-	line := f.Steps.lineOf(step)
+	line := f.Steps.findStepLine(step)
 	if line == nil || line.batch == nil {
 		return nil, fmt.Errorf("batch of step %d: %w", step, ErrNotKept)
 	}

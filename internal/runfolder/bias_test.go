@@ -17,7 +17,7 @@ func drawArchive(t *rapid.T) *Archive {
 		started := rapid.Int64Range(2, 1000).Draw(t, "started")
 		finished := started + rapid.Int64Range(0, 100).Draw(t, "took")
 		e := archive.Entry{
-			ID: key{uint64(i), 0}.id() + "-0", Fate: archive.FateTrained, Producer: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "producer"), Tokens: int(finished),
+			ID: key{uint64(i), 0}.groupID() + "-0", Fate: archive.FateTrained, Producer: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "producer"), Tokens: int(finished),
 			Issued: started - 1, Started: started, Finished: finished, Ended: finished + 5, Spans: []int64{3, 4, archive.ToolSpan, rapid.Int64Range(0, finished-started).Draw(t, "tools")},
 			Source: rapid.SampledFrom([]string{"x", "y"}).Draw(t, "source"),
 		}
@@ -79,7 +79,7 @@ func TestABiasIsSeen(t *testing.T) {
 	t.Parallel()
 	f := newArchive("")
 	for i := range 400 {
-		e := archive.Entry{ID: key{uint64(i), 0}.id() + "-0", Fate: archive.FateTrained, Started: 1, Finished: int64(1 + i), Tokens: 10}
+		e := archive.Entry{ID: key{uint64(i), 0}.groupID() + "-0", Fate: archive.FateTrained, Started: 1, Finished: int64(1 + i), Tokens: 10}
 		if i > 200 {
 			e.Fate, e.Reason = archive.FateRejected, "stale"
 		}

@@ -39,16 +39,16 @@ func (f *Folder) Distributions(points int) Distributions {
 	top := f.Archive.topReward()
 	steps := f.Archive.samplesByStep()
 	f.Steps.addStaleness(steps)
-	began := f.Metrics.began()
+	began := f.Metrics.firstRecordTime()
 	numbers := thinSteps(slices.Sorted(maps.Keys(steps)), points)
 	d := Distributions{Step: []int64{}, At: []float64{}, Solved: []int{}, Unsolved: []int{}, Mixed: []int{}}
 	d.Sampled, d.Seconds, d.Staleness = [][]float64{}, [][]float64{}, [][]float64{}
 	for _, n := range numbers {
 		s := steps[n]
 		d.Step, d.At = append(d.Step, n), append(d.At, float64(s.ended-began)/1000)
-		d.Sampled = append(d.Sampled, bandOf(s.sampled))
-		d.Seconds = append(d.Seconds, bandOf(s.seconds))
-		d.Staleness = append(d.Staleness, bandOf(s.staleness))
+		d.Sampled = append(d.Sampled, quantileBand(s.sampled))
+		d.Seconds = append(d.Seconds, quantileBand(s.seconds))
+		d.Staleness = append(d.Staleness, quantileBand(s.staleness))
 		counts := map[string]int{}
 		for _, rewards := range s.rewards {
 			kind, _ := kindOfGroup(rewards, top)
@@ -92,14 +92,14 @@ func (x *Steps) addStaleness(steps map[int64]*stepSamples) {
 	defer x.mu.RUnlock()
 	for i := range x.rows {
 		r := &x.rows[i]
-		if s := steps[int64(r.step)]; s != nil && r.staleness() >= 0 {
-			s.staleness = append(s.staleness, float64(r.staleness()))
+		if s := steps[int64(r.step)]; s != nil && r.rowStaleness() >= 0 {
+			s.staleness = append(s.staleness, float64(r.rowStaleness()))
 		}
 	}
 }
 
-// bandOf returns the quantiles of values; an empty array where there are none.
-func bandOf(values []float64) []float64 {
+// quantileBand returns the quantiles of values; an empty array where there are none.
+func quantileBand(values []float64) []float64 {
 	if len(values) == 0 {
 		return []float64{}
 	}

@@ -70,7 +70,7 @@ func appendEvent(events []EventNow, e EventNow, most int) []EventNow {
 // Streams returns the workers and the newest events at an instant of the broker's clock.
 func (v *Events) Streams(clock time.Time) *Streams {
 	out := *v.all
-	out.Clock, out.Workers, out.Failures = clock, v.workers.list(clock), v.History.Failures()
+	out.Clock, out.Workers, out.Failures = clock, v.workers.listWorkers(clock), v.History.Failures()
 	out.Events, out.Acts = slices.Clone(out.Events), slices.Clone(out.Acts)
 	slices.Reverse(out.Events)
 	slices.Reverse(out.Acts)

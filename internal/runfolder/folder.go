@@ -62,11 +62,11 @@ func (f *Folder) Refresh() error {
 	if f.Dir == "" {
 		return nil
 	}
-	return errors.Join(f.Steps.refresh(), f.Metrics.refresh(), f.Archive.refresh())
+	return errors.Join(f.Steps.refreshSteps(), f.Metrics.refreshLines(), f.Archive.refreshEntries())
 }
 
 // Close leaves the broker.
-func (f *Folder) Close() { f.link.close() }
+func (f *Folder) Close() { f.link.closeLink() }
 
 // Tokenizer returns the tokenizer of the newest checkpoint with a tokenizer; nil where no checkpoint has it.
 func (f *Folder) Tokenizer() (tokenizer.Codec, error) {

@@ -92,7 +92,7 @@ func (x *Steps) groupRows(q Query) ([]GroupRow, uint64) {
 		if !seen {
 			i = len(groups)
 			at[r.key] = i
-			groups = append(groups, GroupRow{ID: r.id(), Step: r.step})
+			groups = append(groups, GroupRow{ID: r.groupID(), Step: r.step})
 		}
 		g := &groups[i]
 		if r.fate.Used() || g.Fate == "" {

@@ -70,8 +70,8 @@ func (l *link) dropRun(run *streams.Run, err error) {
 	l.run, l.leave, l.why, l.failed = nil, nil, err, time.Now()
 }
 
-// close leaves the broker.
-func (l *link) close() {
+// closeLink leaves the broker.
+func (l *link) closeLink() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.leave != nil {

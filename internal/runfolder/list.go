@@ -89,7 +89,7 @@ func (x *Steps) List(q Query, usual int) Page {
 
 func (x *Steps) listRow(r *row) Listed {
 	return Listed{
-		ID: x.ticketID(r), Group: r.id(), Fate: r.fate.String(), Reason: reasonName(r.reason), Step: r.step, Reward: r.reward,
+		ID: x.ticketID(r), Group: r.groupID(), Fate: r.fate.String(), Reason: reasonName(r.reason), Step: r.step, Reward: r.reward,
 		Rewarded: r.fate.Used(), Oldest: r.oldest, Newest: r.newest, Sequence: r.sequence,
 	}
 }
@@ -118,15 +118,15 @@ func (x *Steps) matchRows(q Query) []int32 {
 	case "-reward":
 		by(func(a, b *row) int { return cmp.Compare(b.reward, a.reward) })
 	case "staleness":
-		by(func(a, b *row) int { return cmp.Compare(b.staleness(), a.staleness()) })
+		by(func(a, b *row) int { return cmp.Compare(b.rowStaleness(), a.rowStaleness()) })
 	default:
 		slices.Reverse(found)
 	}
 	return found
 }
 
-// verdict is the row as a Verdict.
-func (l *Listed) verdict() Verdict {
+// rowVerdict is the row as a Verdict.
+func (l *Listed) rowVerdict() Verdict {
 	v := Verdict{
 		ID: l.ID, Group: l.Group, Step: int64(l.Step), Sequence: l.Sequence, Reward: float64(l.Reward),
 		Oldest: int64(l.Oldest), Newest: int64(l.Newest), Reason: schemas.Reason(l.Reason),
@@ -135,8 +135,8 @@ func (l *Listed) verdict() Verdict {
 	return v
 }
 
-// staleness is how far the trainer was ahead of the oldest token; -1 where that is not known.
-func (r *row) staleness() int32 {
+// rowStaleness is how far the trainer was ahead of the oldest token; -1 where that is not known.
+func (r *row) rowStaleness() int32 {
 	if !r.fate.Used() || r.oldest < 0 {
 		return -1
 	}
@@ -165,11 +165,11 @@ func (x *Steps) listAbsent(q Query, usual int) Page {
 	for _, k := range keys {
 		for s, e := range all[k].fates {
 			id := batch.TicketID(k.cursor, int(k.attempt), s)
-			if e.rank() > 0 || !strings.HasPrefix(id, q.Prefix) {
+			if e.endingRank() > 0 || !strings.HasPrefix(id, q.Prefix) {
 				continue
 			}
 			if page.Total >= q.Offset && len(page.Rows) < q.Limit {
-				page.Rows = append(page.Rows, Listed{ID: id, Group: k.id(), Fate: q.Fate, Step: -1, Oldest: -1, Newest: -1})
+				page.Rows = append(page.Rows, Listed{ID: id, Group: k.groupID(), Fate: q.Fate, Step: -1, Oldest: -1, Newest: -1})
 			}
 			page.Total++
 		}
@@ -197,7 +197,7 @@ func (x *Steps) Find(id string) []Listed {
 func (x *Steps) Members(id string) []Listed {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	k, ok := keyOf(id)
+	k, ok := parseGroupID(id)
 	if !ok {
 		return nil
 	}
@@ -222,8 +222,8 @@ func (x *Steps) Issued(id string, usual int) bool {
 	return ok && sample < len(g.fates)
 }
 
-// lineOf returns a step's line; nil where the record has none.
-func (x *Steps) lineOf(step int64) *stepLine {
+// findStepLine returns a step's line; nil where the record has none.
+func (x *Steps) findStepLine(step int64) *stepLine {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	for _, line := range slices.Backward(x.steps) {

@@ -30,8 +30,8 @@ type Metrics struct {
 
 func newMetrics(path string) *Metrics { return &Metrics{path: path, place: map[string]int{}} }
 
-// refresh reads the new lines.
-func (n *Metrics) refresh() error {
+// refreshLines reads the new lines.
+func (n *Metrics) refreshLines() error {
 	f, err := os.Open(n.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -66,12 +66,12 @@ func (n *Metrics) refresh() error {
 			return fmt.Errorf("read metrics: %w", err)
 		}
 		n.offset += int64(len(line))
-		n.addLine(line)
+		n.addMetricLine(line)
 	}
 }
 
-// addLine takes a line in: of a step that was done twice the last counts.
-func (n *Metrics) addLine(line []byte) {
+// addMetricLine takes a line in: of a step that was done twice the last counts.
+func (n *Metrics) addMetricLine(line []byte) {
 	var r report.Record
 	if json.Unmarshal(line, &r) != nil {
 		return
@@ -148,13 +148,13 @@ func (n *Metrics) Series(keys []string, points int) map[string]*Series {
 		}
 	}
 	for _, s := range out {
-		s.thinTo(points)
+		s.thinToPoints(points)
 	}
 	return out
 }
 
-// thinTo keeps every so many-th point, and the last.
-func (s *Series) thinTo(points int) {
+// thinToPoints keeps every so many-th point, and the last.
+func (s *Series) thinToPoints(points int) {
 	n := len(s.X)
 	if points <= 0 || n <= points {
 		return
@@ -175,8 +175,8 @@ func Ago(at, now time.Time) string {
 	return max(0, now.Sub(at)).Round(time.Second).String() + " ago"
 }
 
-// began returns the time of the run's first record in milliseconds; 0 where there is none.
-func (n *Metrics) began() int64 {
+// firstRecordTime returns the time of the run's first record in milliseconds; 0 where there is none.
+func (n *Metrics) firstRecordTime() int64 {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	if len(n.records) == 0 {

@@ -51,9 +51,9 @@ type refusal struct {
 	at       time.Time
 }
 
-// read reads the messages that were refused since the reading before, and counts the newest MostRefusals messages. With an error it returns
+// readRefusals reads the messages that were refused since the reading before, and counts the newest MostRefusals messages. With an error it returns
 // the counts of the messages that were read.
-func (f *refusals) read(ctx context.Context, run *streams.Run) ([]ProducerRefusals, error) {
+func (f *refusals) readRefusals(ctx context.Context, run *streams.Run) ([]ProducerRefusals, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for m, err := range run.RejectedAfter(ctx, f.after, MostRefusals) {
@@ -95,5 +95,5 @@ func countRefusals(all []refusal) []ProducerRefusals {
 
 // CountRefusals counts the newest MostRefusals messages of REJECTED by producer, the producer with the most first.
 func CountRefusals(ctx context.Context, run *streams.Run) ([]ProducerRefusals, error) {
-	return new(refusals).read(ctx, run)
+	return new(refusals).readRefusals(ctx, run)
 }

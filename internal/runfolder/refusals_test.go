@@ -27,7 +27,7 @@ func TestRefusedMessagesAreCountedByProducer(t *testing.T) {
 		}
 	}
 	count := func(f *refusals) (out []string) {
-		all, err := f.read(t.Context(), run)
+		all, err := f.readRefusals(t.Context(), run)
 		require.NoError(t, err)
 		for _, p := range all {
 			out = append(out, p.String())

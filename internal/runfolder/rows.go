@@ -11,7 +11,7 @@ type key struct {
 	attempt int32
 }
 
-func (k key) id() string { return batch.GroupID(k.cursor, int(k.attempt)) }
+func (k key) groupID() string { return batch.GroupID(k.cursor, int(k.attempt)) }
 
 // row is a trajectory of the record of steps.
 type row struct {
@@ -67,8 +67,8 @@ func reasonName(i uint8) string {
 	return string(reasons[i])
 }
 
-// keyOf parses the id of a group.
-func keyOf(id string) (key, bool) {
+// parseGroupID parses the id of a group.
+func parseGroupID(id string) (key, bool) {
 	cursor, attempt, ok := batch.ParseGroupID(id)
 	return key{cursor, int32(attempt)}, ok
 }

@@ -41,8 +41,8 @@ type settings struct {
 	written time.Time
 }
 
-// valueAt returns the value at a path of keys; nil where there is none, and where the file cannot be read.
-func (s *settings) valueAt(path ...string) any {
+// settingAt returns the value at a path of keys; nil where there is none, and where the file cannot be read.
+func (s *settings) settingAt(path ...string) any {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	info, err := os.Stat(s.path)
@@ -72,7 +72,7 @@ func (s *settings) valueAt(path ...string) any {
 
 // Int returns a whole number of the run's configuration, or otherwise where the configuration has none at the path.
 func (f *Folder) Int(otherwise int, path ...string) int {
-	switch n := f.settings.valueAt(path...).(type) {
+	switch n := f.settings.settingAt(path...).(type) {
 	case int:
 		return n
 	case int64:
@@ -97,13 +97,13 @@ type Setting struct {
 // Settings returns the run's configuration, a line for each key. A value that may be a secret is hidden.
 func (f *Folder) Settings() []Setting {
 	all := []Setting{}
-	flatten(&all, "", f.settings.valueAt())
+	flattenSettings(&all, "", f.settings.settingAt())
 	slices.SortFunc(all, func(a, b Setting) int { return strings.Compare(a.Key, b.Key) })
 	return all
 }
 
-// flatten adds the keys below a value.
-func flatten(to *[]Setting, at string, value any) {
+// flattenSettings adds the keys below a value.
+func flattenSettings(to *[]Setting, at string, value any) {
 	section, ok := value.(map[string]any)
 	if !ok {
 		if value == nil && at == "" {
@@ -121,7 +121,7 @@ func flatten(to *[]Setting, at string, value any) {
 		if at != "" {
 			below = at + "." + name
 		}
-		flatten(to, below, v)
+		flattenSettings(to, below, v)
 	}
 }
 

@@ -41,11 +41,11 @@ const (
 	enoughTickets = 16
 )
 
-// ended are the tickets that are not underway.
-func (s *SourceIssued) ended() int { return s.Issued - s.Underway }
+// endedTickets are the tickets that are not underway.
+func (s *SourceIssued) endedTickets() int { return s.Issued - s.Underway }
 
-// most is a sentence about the largest part that was taken away.
-func (s *SourceIssued) most() string {
+// largestLoss is a sentence about the largest part that was taken away.
+func (s *SourceIssued) largestLoss() string {
 	parts := []struct {
 		n    int
 		what string
@@ -64,7 +64,7 @@ func (s *SourceIssued) most() string {
 	) int {
 		return cmp.Compare(a.n, b.n)
 	})
-	return fmt.Sprintf("%d of its %d tickets that ended %s", most.n, s.ended(), most.what)
+	return fmt.Sprintf("%d of its %d tickets that ended %s", most.n, s.endedTickets(), most.what)
 }
 
 // Sources returns the tickets of each source, by name, and a sentence for each that starves. usual is the size of a group where the record does
@@ -85,20 +85,20 @@ func (x *Steps) Sources(usual int) (out []SourceIssued, starved []string) {
 		for _, n := range c.dropped {
 			s.Dropped += n
 		}
-		ended, trained = ended+s.ended(), trained+s.Trained
+		ended, trained = ended+s.endedTickets(), trained+s.Trained
 		out = append(out, s)
 	}
 	slices.SortFunc(out, func(a, b SourceIssued) int { return cmp.Compare(a.Name, b.Name) })
 	for i := range out {
 		s := &out[i]
-		s.Share = float64(s.ended()) / math.Max(1, float64(ended))
+		s.Share = float64(s.endedTickets()) / math.Max(1, float64(ended))
 		s.TrainedShare = float64(s.Trained) / math.Max(1, float64(trained))
 		if s.Share > 0 {
 			s.Ratio = s.TrainedShare / s.Share
 		}
 		if s.Starves = s.Share*float64(trained) >= enoughTickets && s.Ratio < starvesBelow; s.Starves {
 			starved = append(starved, fmt.Sprintf("%s is %.0f %% of the tickets that ended and %.0f %% of what was trained on: %s",
-				cmp.Or(s.Name, "what has no source"), 100*s.Share, 100*s.TrainedShare, s.most()))
+				cmp.Or(s.Name, "what has no source"), 100*s.Share, 100*s.TrainedShare, s.largestLoss()))
 		}
 	}
 	return out, starved

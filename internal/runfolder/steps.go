@@ -75,8 +75,8 @@ func newSteps(checkpoints string) *Steps {
 	return &Steps{path: filepath.Join(checkpoints, checkpoint.RecordFile), texts: map[string]string{}}
 }
 
-// refresh reads the new lines. A file that is not there is an empty record.
-func (x *Steps) refresh() error {
+// refreshSteps reads the new lines. A file that is not there is an empty record.
+func (x *Steps) refreshSteps() error {
 	info, err := os.Stat(x.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -131,12 +131,12 @@ func (x *Steps) readLines() error {
 		case first && x.last != nil && !sameStep(line, x.last):
 			return x.readAnew(f)
 		case first && x.last != nil: // the same step, written anew
-			x.cutBack(x.marks)
+			x.cutBackTo(x.marks)
 		case x.last != nil:
 			x.offset += int64(len(x.last))
-			x.marks = x.lengths()
+			x.marks = x.markLengths()
 		}
-		x.addLine(line)
+		x.addStepLine(line)
 		x.last = line
 		x.generation++
 		x.sums = nil
@@ -148,7 +148,7 @@ func (x *Steps) readAnew(f *os.File) error {
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	x.cutBack(marks{})
+	x.cutBackTo(marks{})
 	x.offset, x.last, x.marks = 0, nil, marks{}
 	x.generation++
 	x.sums = nil
@@ -163,17 +163,17 @@ func sameStep(a, b []byte) bool {
 	return json.Unmarshal(a, &x) == nil && json.Unmarshal(b, &y) == nil && x.Step == y.Step
 }
 
-func (x *Steps) lengths() marks {
+func (x *Steps) markLengths() marks {
 	return marks{len(x.rows), len(x.groups), len(x.steps), len(x.oddities), x.unread}
 }
 
-func (x *Steps) cutBack(m marks) {
+func (x *Steps) cutBackTo(m marks) {
 	x.rows, x.groups, x.steps = x.rows[:m.rows], x.groups[:m.groups], x.steps[:m.steps]
 	x.oddities, x.unread = x.oddities[:m.oddities], m.unread
 }
 
-// addLine takes a line in.
-func (x *Steps) addLine(line []byte) {
+// addStepLine takes a line in.
+func (x *Steps) addStepLine(line []byte) {
 	var r checkpoint.Record
 	if json.Unmarshal(line, &r) != nil {
 		x.unread++
@@ -185,21 +185,21 @@ func (x *Steps) addLine(line []byte) {
 	}
 	step := int32(r.Step)
 	for _, g := range r.Groups {
-		if k, ok := keyOf(g.Group); ok {
+		if k, ok := parseGroupID(g.Group); ok {
 			x.groups = append(x.groups, group{key: k, step: step, size: int32(g.Size), fate: FateTrained, source: x.sharedText(g.Source)})
 		}
 	}
 	for v := range Verdicts(&r) {
-		x.addRow(v)
+		x.addVerdictRow(v)
 	}
 	for _, d := range r.Dropped {
-		if k, ok := keyOf(d.Group); ok {
+		if k, ok := parseGroupID(d.Group); ok {
 			x.groups = append(x.groups, group{key: k, step: step, size: int32(d.Size), fate: FateDropped, reason: reasonOf(d.Reason), again: d.Reissue, source: x.sharedText(d.Source)})
 		}
 	}
 	sources := r.OpenSource()
 	for i, id := range r.Open {
-		if k, ok := keyOf(id); ok {
+		if k, ok := parseGroupID(id); ok {
 			at.open = append(at.open, openGroup{k, x.sharedText(sources[i])})
 		}
 	}
@@ -216,8 +216,8 @@ func (x *Steps) sharedText(s string) string {
 	return same
 }
 
-// addRow takes the verdict on a trajectory in.
-func (x *Steps) addRow(v Verdict) {
+// addVerdictRow takes the verdict on a trajectory in.
+func (x *Steps) addVerdictRow(v Verdict) {
 	r := row{
 		fate: v.Fate, reason: reasonOf(v.Reason), reward: float32(v.Reward), oldest: int32(v.Oldest), newest: int32(v.Newest),
 		step: int32(v.Step), sequence: v.Sequence,

@@ -103,7 +103,7 @@ func (f *Folder) Streams(ctx context.Context, now time.Time) *Streams {
 		out.Down = err.Error()
 		return out
 	}
-	out.Refused, _ = f.refusals.read(ctx, run) // where the page's role may not read REJECTED, only its number of messages is known
+	out.Refused, _ = f.refusals.readRefusals(ctx, run) // where the page's role may not read REJECTED, only its number of messages is known
 	return out
 }
 

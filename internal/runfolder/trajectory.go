@@ -50,7 +50,7 @@ func (f *Folder) FindTrajectory(ctx context.Context, entries []Listed, id string
 		}
 		why = err
 	}
-	if t, err := f.Archive.trajectory(id); err == nil {
+	if t, err := f.Archive.readTrajectory(id); err == nil {
 		return t, nil
 	} else if !errors.Is(err, archive.ErrGone) {
 		return nil, err
@@ -63,10 +63,10 @@ func (f *Folder) FindTrajectory(ctx context.Context, entries []Listed, id string
 
 // Archived reads the archive anew and returns a trajectory that no step used; nil where the archive does not have it.
 func (f *Folder) Archived(id string) (*schemas.Trajectory, error) {
-	if err := f.Archive.refresh(); err != nil {
+	if err := f.Archive.refreshEntries(); err != nil {
 		return nil, err
 	}
-	t, err := f.Archive.trajectory(id)
+	t, err := f.Archive.readTrajectory(id)
 	if errors.Is(err, archive.ErrGone) {
 		return nil, nil
 	}
@@ -104,7 +104,7 @@ func DescribeTicket(entries []Listed, arrived bool) string {
 		text = "it has come, and no step has used it yet"
 	}
 	for i := range entries {
-		v := entries[i].verdict()
+		v := entries[i].rowVerdict()
 		text = v.String()
 		if v.Fate.Used() {
 			return text

@@ -84,8 +84,8 @@ func (all workers) addEvent(e *schemas.Event, stored time.Time) {
 // states are in the order of a list.
 var states = []string{WorkerSilent, WorkerHere, WorkerLeft}
 
-// list returns the workers as they stand at an instant of the broker's clock: the silent first, then the present, by role and name.
-func (all workers) list(now time.Time) []Worker {
+// listWorkers returns the workers as they stand at an instant of the broker's clock: the silent first, then the present, by role and name.
+func (all workers) listWorkers(now time.Time) []Worker {
 	out := make([]Worker, 0, len(all))
 	for _, w := range all {
 		is := *w

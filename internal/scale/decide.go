@@ -69,13 +69,13 @@ func NewDecider(b Bounds) *Decider { return &Decider{bounds: b} }
 // Decide says how many workers there should be, and why. It adds to a role that others wait for, up to twice its number at a time; it takes
 // a worker away when the trainer has been the slow part for a while. Invariant: the numbers stay within the bounds.
 func (d *Decider) Decide(now Workers, s Signal) (Workers, string) {
-	want, why := d.decide(now, s)
+	want, why := d.decideWorkers(now, s)
 	want.Producers = min(max(want.Producers, d.bounds.Min.Producers), d.bounds.Max.Producers)
 	want.Inference = min(max(want.Inference, d.bounds.Min.Inference), d.bounds.Max.Inference)
 	return want, why
 }
 
-func (d *Decider) decide(now Workers, s Signal) (Workers, string) {
+func (d *Decider) decideWorkers(now Workers, s Signal) (Workers, string) {
 	if s.TrainerWaits < d.bounds.Idle {
 		d.calm++
 		if d.calm < d.bounds.Calm {

@@ -40,7 +40,7 @@ func (t *Type[C, O, P]) Config() any {
 // nil where there is an error.
 func (t *Type[C, O, P]) Open(ctx context.Context, o O) (part P, err error) {
 	var none P
-	cfg, err := t.config(o)
+	cfg, err := t.checkedConfig(o)
 	if err != nil {
 		return none, err
 	}
@@ -50,8 +50,8 @@ func (t *Type[C, O, P]) Open(ctx context.Context, o O) (part P, err error) {
 	return part, nil
 }
 
-// config is the configuration of an opening, checked.
-func (t *Type[C, O, P]) config(o O) (cfg C, err error) {
+// checkedConfig is the configuration of an opening, checked.
+func (t *Type[C, O, P]) checkedConfig(o O) (cfg C, err error) {
 	if t.defaults == nil {
 		return cfg, nil
 	}
