@@ -41,7 +41,7 @@ func (f *Feed) acceptMessage(ctx context.Context, msg *nats.Msg) (*Delivery, err
 	}
 	index := 1
 	if split {
-		index, d.Sequence = p.index, p.first(d.Sequence)
+		index, d.Sequence = p.index, p.firstSequence(d.Sequence)
 	}
 	if err := f.refuseTorn(ctx, own.Sequence, d.Sequence); err != nil {
 		return nil, err
@@ -50,7 +50,7 @@ func (f *Feed) acceptMessage(ctx context.Context, msg *nats.Msg) (*Delivery, err
 	case isReturned:
 		return nil, nil
 	case isFinished:
-		if !f.book.isDone(own.Sequence) && index > 1 {
+		if !f.book.isDoneUpTo(own.Sequence) && index > 1 {
 			return nil, f.passTail(ctx, &own, d.Sequence, p, msg)
 		}
 		return nil, f.run.sendAck(msg.Reply, ackDone)

@@ -101,8 +101,8 @@ func (b *book) tornPartials(sequence, first uint64) (torn []uint64) {
 	return torn
 }
 
-// isDone is whether everything up to sequence is finished.
-func (b *book) isDone(sequence uint64) bool {
+// isDoneUpTo is whether everything up to sequence is finished.
+func (b *book) isDoneUpTo(sequence uint64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return sequence <= b.floor

@@ -117,7 +117,7 @@ func Connect(ctx context.Context, config ConnectConfig, log *slog.Logger) (*Conn
 		return nil, err
 	}
 	if err = c.checkServer(c.nc); err == nil {
-		err = c.ownKey(ctx)
+		err = c.checkOwnKey(ctx)
 	}
 	if err != nil {
 		c.nc.Close()
@@ -218,8 +218,8 @@ func (c *Conn) natsOptions(config ConnectConfig) ([]nats.Option, error) {
 	return o, nil
 }
 
-// ownKey refuses the key of another role at once: with it the process could send requests and would receive no answer.
-func (c *Conn) ownKey(ctx context.Context) error {
+// checkOwnKey refuses the key of another role at once: with it the process could send requests and would receive no answer.
+func (c *Conn) checkOwnKey(ctx context.Context) error {
 	if c.seed == "" {
 		return nil
 	}

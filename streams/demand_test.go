@@ -32,7 +32,7 @@ func TestInvariantWhenTicketsAreAskedForNoMoreAreAskedForThanTakersWait(t *testi
 			return n
 		}
 		withdrawn := func() {
-			d.withdraw()
+			d.withdrawRequests()
 			for _, r := range requests {
 				require.Error(rt, r.life.Err(), "nobody waits: what is asked for is withdrawn")
 			}
@@ -61,14 +61,14 @@ func TestInvariantWhenTicketsAreAskedForNoMoreAreAskedForThanTakersWait(t *testi
 			"takers come": func(rt *rapid.T) {
 				for range rapid.IntRange(1, 100).Draw(rt, "takers") {
 					taker := make(chan taken, 1)
-					d.enter(taker)
+					d.enterQueue(taker)
 					waiting = append(waiting, taker)
 				}
 				require.Len(rt, d.again, 1)
 			},
 			"a taker gives up": func(rt *rapid.T) {
 				at := some(rt, waiting)
-				_, came := d.leave(waiting[at])
+				_, came := d.leaveQueue(waiting[at])
 				require.False(rt, came)
 				waiting = slices.Delete(waiting, at, at+1)
 				if len(waiting) == 0 {
@@ -78,7 +78,7 @@ func TestInvariantWhenTicketsAreAskedForNoMoreAreAskedForThanTakersWait(t *testi
 			"all give up": func(rt *rapid.T) {
 				some(rt, waiting)
 				for _, taker := range waiting {
-					_, came := d.leave(taker)
+					_, came := d.leaveQueue(taker)
 					require.False(rt, came)
 				}
 				waiting = nil
@@ -86,10 +86,10 @@ func TestInvariantWhenTicketsAreAskedForNoMoreAreAskedForThanTakersWait(t *testi
 			},
 			"a taker gives up as its ticket comes": func(rt *rapid.T) {
 				at := some(rt, gone)
-				ticket, came := d.leave(gone[at])
+				ticket, came := d.leaveQueue(gone[at])
 				require.True(rt, came)
 				gone = slices.Delete(gone, at, at+1)
-				handed(d.hand(ticket, 0))
+				handed(d.handTicket(ticket, 0))
 			},
 			"a taker takes its ticket": func(rt *rapid.T) {
 				at := some(rt, gone)
@@ -98,7 +98,7 @@ func TestInvariantWhenTicketsAreAskedForNoMoreAreAskedForThanTakersWait(t *testi
 			},
 			"ask": func(rt *rapid.T) {
 				before := asked()
-				ctx, n := d.ask(life)
+				ctx, n := d.planRequest(life)
 				switch {
 				case n > 0:
 					require.NoError(rt, ctx.Err())
@@ -116,11 +116,11 @@ func TestInvariantWhenTicketsAreAskedForNoMoreAreAskedForThanTakersWait(t *testi
 					rt.Skip("all have come")
 				}
 				r.missing--
-				handed(d.hand(taken{}, 1))
+				handed(d.handTicket(taken{}, 1))
 			},
 			"a request ends": func(rt *rapid.T) {
 				at := request(rt)
-				d.answered(requests[at].missing)
+				d.noteRequestEnd(requests[at].missing)
 				requests = slices.Delete(requests, at, at+1)
 				require.Len(rt, d.again, 1)
 			},

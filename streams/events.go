@@ -178,7 +178,7 @@ func (r *Run) readEvents(
 	for more := true; more && next <= until; {
 		w := seam.Window{Messages: int(min(256, until-next+1)), Bytes: 4 << 20}
 		var err error
-		next, more, err = r.readOn(ctx, r.names.events, r.names.eventSubject(), next, w, func(m seam.Message) error {
+		next, more, err = r.readMessages(ctx, r.names.events, r.names.eventSubject(), next, w, func(m seam.Message) error {
 			event := new(schemas.Event)
 			if m.Sequence > until || !wanted(m.At) {
 				return nil

@@ -46,7 +46,7 @@ func (r *Run) Feed(ctx context.Context, options FeedOptions) (*Feed, error) {
 	if options.Durable == "" {
 		options.Durable = readerOf(r.seatEpoch())
 	}
-	if err := options.validate(); err != nil {
+	if err := options.validateOptions(); err != nil {
 		return nil, fmt.Errorf("configure feed: %w", err)
 	}
 	if err := r.checkSeat(ctx); err != nil {

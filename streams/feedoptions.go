@@ -38,7 +38,7 @@ func (o FeedOptions) withDefaults() FeedOptions {
 	return o
 }
 
-func (o FeedOptions) validate() error {
+func (o FeedOptions) validateOptions() error {
 	return check.All(
 		check.NotNegative("max_pending", o.MaxPending),
 		check.AtLeast("ack_wait", o.AckWait, 100*time.Millisecond),

@@ -148,7 +148,7 @@ func (f *Feed) dismissFiled(ctx context.Context, filed []rejection) error {
 func (r *Run) rejectTogether(ctx context.Context, messages []rejection) error {
 	room := int(r.nc.MaxPayload()) - headerRoom
 	stored := make([]bool, len(messages))
-	_ = r.conn.guardCall(ctx, r.names.prefix()+"rejected.", func(ctx context.Context) error {
+	_ = r.conn.guardCall(ctx, r.names.subjectPrefix()+"rejected.", func(ctx context.Context) error {
 		sent := make([]jetstream.PubAckFuture, len(messages))
 		for i, m := range messages {
 			if len(m.data) <= room {

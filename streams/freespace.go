@@ -95,9 +95,9 @@ type waiter struct {
 	sent    time.Time
 }
 
-// mayTry is nil where the message may be sent, and otherwise the last refusal: the stream has no room yet. Where the state cannot be
+// checkRoom is nil where the message may be sent, and otherwise the last refusal: the stream has no room yet. Where the state cannot be
 // read the message is sent.
-func (w *waiter) mayTry(ctx context.Context, v *freeSpace, look func(context.Context) (messages, bytes int64, err error)) error {
+func (w *waiter) checkRoom(ctx context.Context, v *freeSpace, look func(context.Context) (messages, bytes int64, err error)) error {
 	if w.refusal == nil || time.Since(w.sent) > freeSpaceUnasked {
 		return nil
 	}

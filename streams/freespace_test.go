@@ -46,7 +46,7 @@ func TestWhoWasRefusedLooksBeforeItSendsAgain(t *testing.T) {
 	full := &jetstream.APIError{Code: 503, ErrorCode: codeStoreFailed, Description: "maximum messages exceeded"}
 	space, fault := int64(0), error(nil)
 	look := func(context.Context) (int64, int64, error) { return space, 1 << 30, fault }
-	try := func(w *waiter) error { return w.mayTry(t.Context(), newFreeSpace(), look) }
+	try := func(w *waiter) error { return w.checkRoom(t.Context(), newFreeSpace(), look) }
 	w := &waiter{parts: 1, bytes: freeSpaceFrom}
 	require.NoError(t, try(w), "the first time")
 	refusal := w.noteAttempt(full)

@@ -48,7 +48,7 @@ func (l *Lease) Done(ctx context.Context) error { return l.endLease(ctx, ackDone
 func (l *Lease) Return(ctx context.Context, delay time.Duration) error {
 	select {
 	case <-l.lost:
-		return l.open()
+		return l.checkOpen()
 	default:
 	}
 	return l.endLease(ctx, ackNakAfter(delay))
@@ -59,10 +59,10 @@ func (l *Lease) Return(ctx context.Context, delay time.Duration) error {
 func (l *Lease) Release(ctx context.Context, delay time.Duration) error {
 	select {
 	case <-l.lost:
-		return l.open()
+		return l.checkOpen()
 	default:
 	}
-	if err := l.open(); err != nil {
+	if err := l.checkOpen(); err != nil {
 		return err
 	}
 	if err := l.source.run.storeReleased(ctx, l.from.subject, l.sent-l.Delivery+1); err != nil {
@@ -71,7 +71,7 @@ func (l *Lease) Release(ctx context.Context, delay time.Duration) error {
 	return l.Return(ctx, delay)
 }
 
-func (l *Lease) open() error {
+func (l *Lease) checkOpen() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
@@ -81,7 +81,7 @@ func (l *Lease) open() error {
 }
 
 func (l *Lease) endLease(ctx context.Context, w ackKind) error {
-	if err := l.open(); err != nil {
+	if err := l.checkOpen(); err != nil {
 		return err
 	}
 	err := l.source.endTicket(ctx, l.msg.Reply, l.from.sequence, l.created, w)
@@ -122,7 +122,7 @@ func (l *Lease) loseLease(why string) {
 func (l *Lease) keepLease(deadline time.Time) {
 	renewed := true
 	for {
-		length := l.source.length()
+		length := l.source.leaseLength()
 		next := length / 3
 		if !renewed {
 			next = length / 12
@@ -154,7 +154,7 @@ func (l *Lease) keepLease(deadline time.Time) {
 func (l *Lease) renewLease(timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(l.source.life, timeout)
 	defer cancel()
-	if err := l.source.same(ctx, l.created); err != nil {
+	if err := l.source.checkSameStream(ctx, l.created); err != nil {
 		return err
 	}
 	_, err := l.source.run.nc.RequestWithContext(ctx, l.msg.Reply, []byte(ackWorking))

@@ -64,7 +64,7 @@ func (r *Run) Keeps(ctx context.Context, version int64) (bool, error) {
 // readManifests are the manifests that the bucket still holds, newest first.
 func (r *Run) readManifests(ctx context.Context) (history []*schemas.Manifest, err error) {
 	for next, more := uint64(1), true; more; {
-		next, more, err = r.readOn(ctx, "KV_"+r.names.weights, keySubject(r.names.weights, manifestKey), next,
+		next, more, err = r.readMessages(ctx, "KV_"+r.names.weights, keySubject(r.names.weights, manifestKey), next,
 			seam.Window{Messages: weightsHistory, Bytes: 16 << 20}, func(e seam.Message) error {
 				if e.Header.Get("KV-Operation") != "" { // deleted or purged
 					history = nil

@@ -56,7 +56,7 @@ func (r *Run) StoredMessage(ctx context.Context, stream string, sequence uint64)
 		delete(m.Header, key)
 	}
 	if p, split, err := parsePart(raw.Header); split && err == nil {
-		m.Whole = r.joinStored(ctx, name, p.first(sequence), p)
+		m.Whole = r.joinStored(ctx, name, p.firstSequence(sequence), p)
 	}
 	return m, nil
 }
@@ -83,7 +83,7 @@ func (r *Run) joinStored(ctx context.Context, stream string, first uint64, p par
 
 // messageAt reads the message at a sequence of a stream.
 func (r *Run) messageAt(ctx context.Context, stream string, sequence uint64) (found seam.Message, err error) {
-	_, _, err = r.readOn(ctx, stream, ">", sequence, seam.Window{Messages: 1, Bytes: math.MaxInt32}, func(m seam.Message) error {
+	_, _, err = r.readMessages(ctx, stream, ">", sequence, seam.Window{Messages: 1, Bytes: math.MaxInt32}, func(m seam.Message) error {
 		found = m
 		return nil
 	})

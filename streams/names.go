@@ -69,11 +69,11 @@ func newNames(run string) (names, error) {
 	if err := CheckRunName(run); err != nil {
 		return names{}, err
 	}
-	return namesOf(run), nil
+	return namesOfRun(run), nil
 }
 
-// namesOf is newNames of a run whose name is legal.
-func namesOf(run string) names {
+// namesOfRun is newNames of a run whose name is legal.
+func namesOfRun(run string) names {
 	stream := func(s string) string { return "WEIR_" + run + "_" + s }
 	return names{
 		run:          run,
@@ -88,14 +88,14 @@ func namesOf(run string) names {
 	}
 }
 
-func (n names) prefix() string { return "weir." + n.run + "." }
+func (n names) subjectPrefix() string { return "weir." + n.run + "." }
 
 // ticketSubject carries the group and the sample, so that a ticket that cannot be read can still be closed, and
 // a ticket that is outstanding cannot be issued again.
 func (n names) ticketSubject(task, group string, sample int) string {
-	return n.prefix() + "tickets." + task + "." + group + "." + strconv.Itoa(sample)
+	return n.subjectPrefix() + "tickets." + task + "." + group + "." + strconv.Itoa(sample)
 }
-func (n names) ticketSubjects() string { return n.prefix() + "tickets.*.*.*" }
+func (n names) ticketSubjects() string { return n.subjectPrefix() + "tickets.*.*.*" }
 
 // releasedKey is the key of RELEASED that counts for the ticket of a subject; "" where the subject is not that of a ticket.
 func (n names) releasedKey(ticket string) string {
@@ -106,13 +106,13 @@ func (n names) releasedKey(ticket string) string {
 	return group + "." + strconv.Itoa(sample)
 }
 
-func (n names) trajectorySubjects() string           { return n.prefix() + "trajectories.*.*" }
-func (n names) rejectedSubject(reason string) string { return n.prefix() + "rejected." + reason }
-func (n names) rejectedSubjects() string             { return n.prefix() + "rejected.*" }
-func (n names) eventSubject() string                 { return n.prefix() + "events" }
+func (n names) trajectorySubjects() string           { return n.subjectPrefix() + "trajectories.*.*" }
+func (n names) rejectedSubject(reason string) string { return n.subjectPrefix() + "rejected." + reason }
+func (n names) rejectedSubjects() string             { return n.subjectPrefix() + "rejected.*" }
+func (n names) eventSubject() string                 { return n.subjectPrefix() + "events" }
 
 // storedSubject is the subject of the broker's notices that it has stored a message, without the data: "events", or a bucket and a key.
-func (n names) storedSubject(what string) string { return n.prefix() + "stored." + what }
+func (n names) storedSubject(what string) string { return n.subjectPrefix() + "stored." + what }
 
 // The third token of the subjects of calls, which no stream stores.
 const (
@@ -122,16 +122,16 @@ const (
 )
 
 // generateSubject is shared by all engines in a queue group; what package generate adds to it reaches one engine, or each.
-func (n names) generateSubject() string  { return n.prefix() + callGenerate }
-func (n names) generateSubjects() string { return n.prefix() + callGenerate + ".>" }
+func (n names) generateSubject() string  { return n.subjectPrefix() + callGenerate }
+func (n names) generateSubjects() string { return n.subjectPrefix() + callGenerate + ".>" }
 
 // toolsSubject is shared by all tool workers in a queue group; what is added to it reaches one worker, or each.
-func (n names) toolsSubject() string  { return n.prefix() + callTools }
-func (n names) toolsSubjects() string { return n.prefix() + callTools + ".>" }
+func (n names) toolsSubject() string  { return n.subjectPrefix() + callTools }
+func (n names) toolsSubjects() string { return n.subjectPrefix() + callTools + ".>" }
 
 // evaluationsSubject is shared by all producers in a queue group; what is added to it reaches each.
-func (n names) evaluationsSubject() string  { return n.prefix() + callEvaluate }
-func (n names) evaluationsSubjects() string { return n.prefix() + callEvaluate + ".>" }
+func (n names) evaluationsSubject() string  { return n.subjectPrefix() + callEvaluate }
+func (n names) evaluationsSubjects() string { return n.subjectPrefix() + callEvaluate + ".>" }
 
 // trajectorySubject carries the oldest policy version of the tokens; "none" where nothing was sampled.
 func (n names) trajectorySubject(oldest int64, producer string) string {
@@ -139,5 +139,5 @@ func (n names) trajectorySubject(oldest int64, producer string) string {
 	if oldest >= 0 {
 		version = strconv.FormatInt(oldest, 10)
 	}
-	return n.prefix() + "trajectories." + version + "." + producer
+	return n.subjectPrefix() + "trajectories." + version + "." + producer
 }

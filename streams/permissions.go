@@ -52,7 +52,7 @@ type Permissions struct {
 func PermissionsOf(role Role, runs ...string) Permissions {
 	p := Permissions{Subscribe: []string{role.inboxPrefix() + ".>"}}
 	for _, run := range runs {
-		p.allowRole(role, namesOf(run))
+		p.allowRole(role, namesOfRun(run))
 	}
 	for _, list := range []*[]string{&p.Requests, &p.Calls, &p.Replies, &p.Subscribe} {
 		slices.Sort(*list)
@@ -65,7 +65,7 @@ func PermissionsOf(role Role, runs ...string) Permissions {
 func StoredSubjects(runs ...string) []string {
 	var all []string
 	for _, run := range runs {
-		all = append(all, namesOf(run).storedSubject(">"))
+		all = append(all, namesOfRun(run).storedSubject(">"))
 	}
 	return all
 }

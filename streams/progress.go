@@ -69,7 +69,7 @@ func (f *Feed) RefusedBy() map[string]int { return f.refusedBy.takeCounts() }
 func (f *Feed) SetMaxPending(ctx context.Context, n int) error {
 	options := f.options
 	options.MaxPending = n
-	if err := options.validate(); err != nil {
+	if err := options.validateOptions(); err != nil {
 		return fmt.Errorf("configure feed: %w", err)
 	}
 	f.options = options

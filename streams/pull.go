@@ -50,16 +50,16 @@ type demand struct {
 	withdrawn context.CancelFunc
 }
 
-// enter puts a taker in the queue.
-func (d *demand) enter(taker chan taken) {
+// enterQueue puts a taker in the queue.
+func (d *demand) enterQueue(taker chan taken) {
 	d.mu.Lock()
 	d.waiting = append(d.waiting, taker)
 	d.mu.Unlock()
-	d.look()
+	d.wakePump()
 }
 
-// leave takes a taker that gives up out of the queue. Where a ticket had just come for it, leave returns the ticket.
-func (d *demand) leave(taker chan taken) (t taken, came bool) {
+// leaveQueue takes a taker that gives up out of the queue. Where a ticket had just come for it, leave returns the ticket.
+func (d *demand) leaveQueue(taker chan taken) (t taken, came bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	at := slices.Index(d.waiting, taker)
@@ -68,13 +68,13 @@ func (d *demand) leave(taker chan taken) (t taken, came bool) {
 	}
 	d.waiting = slices.Delete(d.waiting, at, at+1)
 	if len(d.waiting) == 0 {
-		time.AfterFunc(withdrawAfter, d.withdraw)
+		time.AfterFunc(withdrawAfter, d.withdrawRequests)
 	}
 	return taken{}, false
 }
 
-// withdraw ends the requests where no taker waits: what comes of them would only be given back.
-func (d *demand) withdraw() {
+// withdrawRequests ends the requests where no taker waits: what comes of them would only be given back.
+func (d *demand) withdrawRequests() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.waiting) == 0 && d.withdrawn != nil {
@@ -83,9 +83,9 @@ func (d *demand) withdraw() {
 	}
 }
 
-// hand gives a ticket to the taker that has waited longest, and reports false where none waits. asked is how many tickets of those
+// handTicket gives a ticket to the taker that has waited longest, and reports false where none waits. asked is how many tickets of those
 // asked for this is: 1, and 0 for a ticket that another taker passes on.
-func (d *demand) hand(t taken, asked int) bool {
+func (d *demand) handTicket(t taken, asked int) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.asked -= asked
@@ -94,13 +94,13 @@ func (d *demand) hand(t taken, asked int) bool {
 	}
 	d.waiting[0] <- t
 	d.waiting = slices.Delete(d.waiting, 0, 1)
-	d.look()
+	d.wakePump()
 	return true
 }
 
-// ask is how many tickets to ask for now, 0 for none, and the life of that request, which ends with life at the latest. While more
+// planRequest is how many tickets to ask for now, 0 for none, and the life of that request, which ends with life at the latest. While more
 // than half of maxAsked are on their way none is asked for, so that a request brings many.
-func (d *demand) ask(life context.Context) (context.Context, int) {
+func (d *demand) planRequest(life context.Context) (context.Context, int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	n := min(len(d.waiting), maxAsked) - d.asked
@@ -115,30 +115,30 @@ func (d *demand) ask(life context.Context) (context.Context, int) {
 	return d.asking, n
 }
 
-// answered notes the end of a request of which so many tickets did not come.
-func (d *demand) answered(missing int) {
+// noteRequestEnd notes the end of a request of which so many tickets did not come.
+func (d *demand) noteRequestEnd(missing int) {
 	d.mu.Lock()
 	d.asked -= missing
 	d.pulls--
 	d.mu.Unlock()
-	d.look()
+	d.wakePump()
 }
 
-// look has the pump see whether there is something to ask for.
-func (d *demand) look() {
+// wakePump has the pump see whether there is something to ask for.
+func (d *demand) wakePump() {
 	select {
 	case d.again <- struct{}{}:
 	default:
 	}
 }
 
-// next waits for a ticket from the broker.
-func (s *TicketSource) next(ctx context.Context) (taken, error) {
+// awaitTicket waits for a ticket from the broker.
+func (s *TicketSource) awaitTicket(ctx context.Context) (taken, error) {
 	if err := ctx.Err(); err != nil {
 		return taken{}, context.Cause(ctx)
 	}
 	taker := make(chan taken, 1)
-	s.demand.enter(taker)
+	s.demand.enterQueue(taker)
 	var err error
 	select {
 	case t := <-taker:
@@ -148,8 +148,8 @@ func (s *TicketSource) next(ctx context.Context) (taken, error) {
 	case <-s.life.Done():
 		err = fmt.Errorf("take ticket: source: %w", ErrClosed)
 	}
-	if t, came := s.demand.leave(taker); came && !s.demand.hand(t, 0) {
-		s.putBack(t)
+	if t, came := s.demand.leaveQueue(taker); came && !s.demand.handTicket(t, 0) {
+		s.putTicketBack(t)
 	}
 	return taken{}, err
 }
@@ -163,7 +163,7 @@ func (s *TicketSource) pumpTickets() {
 		case <-s.life.Done():
 			return
 		}
-		if ctx, n := s.demand.ask(s.life); n > 0 {
+		if ctx, n := s.demand.planRequest(s.life); n > 0 {
 			s.tasks.Go(func() { s.pullTickets(ctx, n) })
 		}
 	}
@@ -174,10 +174,10 @@ func (s *TicketSource) pullTickets(ctx context.Context, n int) {
 	missing, err := s.fetchTickets(ctx, n)
 	if err != nil && ctx.Err() == nil {
 		s.log.Debug("no ticket from the broker; asking again", "err", err)
-		s.doubt()
+		s.doubtIdentity()
 		_ = seam.Wait(ctx, reconnectWait)
 	}
-	s.demand.answered(missing)
+	s.demand.noteRequestEnd(missing)
 }
 
 // fetchTickets makes one request for n tickets, hands each on as it comes, and returns how many did not come. It returns when all have
@@ -186,7 +186,7 @@ func (s *TicketSource) pullTickets(ctx context.Context, n int) {
 func (s *TicketSource) fetchTickets(ctx context.Context, n int) (missing int, err error) {
 	soon, cancel := context.WithTimeout(ctx, pullExpiry)
 	defer cancel()
-	now, err := s.current(soon)
+	now, err := s.currentIdentity(soon)
 	if err != nil {
 		return n, err
 	}
@@ -296,16 +296,16 @@ func (r *Run) drainReplies(ctx context.Context, replies *nats.Subscription, mess
 
 // deliverTicket gives a ticket that was asked for to a waiting taker, or back to the broker where no taker waits any more.
 func (s *TicketSource) deliverTicket(t taken) {
-	if !s.demand.hand(t, 1) {
-		s.tasks.Go(func() { s.putBack(t) }) // each by itself: together they take one round trip
+	if !s.demand.handTicket(t, 1) {
+		s.tasks.Go(func() { s.putTicketBack(t) }) // each by itself: together they take one round trip
 	}
 }
 
-// putBack gives a ticket back to the broker without counting the delivery: nobody worked on it.
-func (s *TicketSource) putBack(t taken) {
+// putTicketBack gives a ticket back to the broker without counting the delivery: nobody worked on it.
+func (s *TicketSource) putTicketBack(t taken) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.life), ackTimeout)
 	defer cancel()
-	if err := s.same(ctx, t.created); err != nil {
+	if err := s.checkSameStream(ctx, t.created); err != nil {
 		s.log.Debug("ticket not returned; its lease will lapse", "err", err)
 		return
 	}

@@ -50,7 +50,7 @@ func (f *Feed) wholeUpTo(ctx context.Context, upTo uint64) (uint64, error) {
 		return upTo, err
 	}
 	if p, ok, err := parsePart(stored.Header); err == nil && ok && p.index < p.count && uint64(p.index) <= upTo {
-		return p.first(upTo) - 1, nil
+		return p.firstSequence(upTo) - 1, nil
 	}
 	return upTo, nil
 }

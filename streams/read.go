@@ -20,10 +20,10 @@ import (
 // readStall is how long a request waits for its next message before it is made again.
 const readStall = 30 * time.Second
 
-// readOn calls see with the messages of a stream under a subject, from a sequence on, in their order, and at most a window of them. It
+// readMessages calls see with the messages of a stream under a subject, from a sequence on, in their order, and at most a window of them. It
 // returns the sequence to go on from, and whether the stream holds more. After the connection was lost it goes on with the next
 // message. It also fails with the error of see.
-func (r *Run) readOn(
+func (r *Run) readMessages(
 	ctx context.Context, stream, subject string, from uint64, w seam.Window, see func(seam.Message) error,
 ) (next uint64, more bool, err error) {
 	next = max(from, 1)

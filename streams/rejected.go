@@ -170,7 +170,7 @@ func (r *Run) rejectedAt(ctx context.Context, stream jetstream.Stream, sequence 
 		}
 		whole, parts = p, append(parts, raw.Data)
 		if p.index == p.count {
-			m.Sequence = p.first(raw.Sequence)
+			m.Sequence = p.firstSequence(raw.Sequence)
 			if data, err := joinParts(p, parts); err == nil {
 				m.Data = data
 			}

@@ -19,7 +19,7 @@ func (c *Conn) Runs(ctx context.Context) (runs []string, err error) {
 		return c.guardCall(ctx, needle, func(ctx context.Context) error {
 			names := c.js.StreamNames(ctx)
 			for name := range names.Name() {
-				if run, ok := runOf(name); ok {
+				if run, ok := runOfTickets(name); ok {
 					runs = append(runs, run)
 				}
 			}
@@ -33,11 +33,11 @@ func (c *Conn) Runs(ctx context.Context) (runs []string, err error) {
 // listsStreams says whether this connection may ask for streams beside its run's.
 func (c *Conn) listsStreams() bool { return c.seed == "" || c.role == RoleAdmin }
 
-// runOf is the run whose stream of tickets has this name.
-func runOf(stream string) (run string, ok bool) {
+// runOfTickets is the run whose stream of tickets has this name.
+func runOfTickets(stream string) (run string, ok bool) {
 	run, ok = strings.CutPrefix(stream, "WEIR_")
 	if ok {
 		run, ok = strings.CutSuffix(run, "_TICKETS")
 	}
-	return run, ok && CheckRunName(run) == nil && namesOf(run).tickets == stream
+	return run, ok && CheckRunName(run) == nil && namesOfRun(run).tickets == stream
 }

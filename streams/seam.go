@@ -27,7 +27,7 @@ func (s seamRun) Call(ctx context.Context, what, needle string, limit time.Durat
 func (s seamRun) Read(
 	ctx context.Context, stream, subject string, from uint64, w seam.Window, see func(seam.Message) error,
 ) (next uint64, more bool, err error) {
-	return s.run.readOn(ctx, stream, subject, from, w, see)
+	return s.run.readMessages(ctx, stream, subject, from, w, see)
 }
 
 func (s seamRun) Manifests(ctx context.Context) ([]*schemas.Manifest, error) {

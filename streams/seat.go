@@ -78,7 +78,7 @@ func (r *Run) TakeSeat(ctx context.Context, from *Position) (*Seat, error) {
 		if before.Owner == s.owner { // an earlier attempt was carried out, and its answer was lost
 			break
 		}
-		if p := before.Purged; p != nil && from != nil && p.of(*from) && p.Sequence > from.Sequence {
+		if p := before.Purged; p != nil && from != nil && p.isOfSameStream(*from) && p.Sequence > from.Sequence {
 			return nil, fmt.Errorf("take run %s: %w: the messages are needed from %d on, trainer %s has purged up to %d; go on from its checkpoint, or start a new run",
 				r.run, ErrPurged, from.Sequence+1, before.Owner, p.Sequence)
 		}
@@ -131,7 +131,7 @@ func (s *Seat) Check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.overtaken(now)
+	return s.checkOvertaken(now)
 }
 
 // Watch returns [ErrFenced] as soon as another trainer holds the seat, and nil when ctx ends.
@@ -141,13 +141,13 @@ func (s *Seat) Watch(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		return s.overtaken(now)
+		return s.checkOvertaken(now)
 	})
 }
 
-// overtaken is an error where now is a later holder. A replica that lags behind, or a broker that came back with an older store,
+// checkOvertaken is an error where now is a later holder. A replica that lags behind, or a broker that came back with an older store,
 // names an earlier holder, which is no error.
-func (s *Seat) overtaken(now holder) error {
+func (s *Seat) checkOvertaken(now holder) error {
 	if now.Epoch < s.epoch || now.Owner == s.owner {
 		return nil
 	}
@@ -180,7 +180,7 @@ func (s *Seat) markBucket(ctx context.Context, bucket string, purge *Position) (
 	for {
 		now, revision, err := s.readSeat(ctx, bucket)
 		if err == nil {
-			err = s.overtaken(now)
+			err = s.checkOvertaken(now)
 		}
 		if err != nil {
 			return 0, err
@@ -188,7 +188,7 @@ func (s *Seat) markBucket(ctx context.Context, bucket string, purge *Position) (
 		purged := now.Purged
 		if purge != nil && *purge == (Position{}) {
 			purged = nil
-		} else if purge != nil && (purged == nil || !purged.of(*purge) || purged.Sequence < purge.Sequence) {
+		} else if purge != nil && (purged == nil || !purged.isOfSameStream(*purge) || purged.Sequence < purge.Sequence) {
 			purged = purge
 		}
 		if revision, err = s.writeSeat(ctx, bucket, purged, revision); revision != 0 || err != nil {
@@ -215,7 +215,7 @@ func readerOf(epoch uint64) string {
 	return "trainer-" + strconv.FormatUint(epoch, 10)
 }
 
-// of is whether two positions are of the same stream.
-func (p Position) of(other Position) bool {
+// isOfSameStream is whether two positions are of the same stream.
+func (p Position) isOfSameStream(other Position) bool {
 	return p.Stream == other.Stream && p.Created.Equal(other.Created)
 }

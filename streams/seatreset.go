@@ -49,7 +49,7 @@ func (r *Run) ResetSeat(ctx context.Context, by string) (reset []string, err err
 	if len(broken) == 0 {
 		return nil, nil
 	}
-	last, purged, err := r.traces(ctx)
+	last, purged, err := r.findTraces(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -71,9 +71,9 @@ func (r *Run) ResetSeat(ctx context.Context, by string) (reset []string, err err
 	return reset, nil
 }
 
-// traces are what earlier holders of the seat have left in TRAJECTORIES: the latest epoch of which there is a reader, and how far
+// findTraces are what earlier holders of the seat have left in TRAJECTORIES: the latest epoch of which there is a reader, and how far
 // messages are gone.
-func (r *Run) traces(ctx context.Context) (epoch uint64, purged *Position, err error) {
+func (r *Run) findTraces(ctx context.Context) (epoch uint64, purged *Position, err error) {
 	err = r.callBroker(ctx, "look for earlier trainers", r.names.trajectories, func(ctx context.Context) error {
 		stream, err := r.js.Stream(ctx, r.names.trajectories)
 		if err != nil {

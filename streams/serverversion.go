@@ -27,14 +27,14 @@ func (e *ServerTooOldError) Is(target error) bool { return target == ErrServerTo
 // checkServer refuses a server that is too old. One that does not say its version in numbers is let be.
 func (c *Conn) checkServer(nc *nats.Conn) error {
 	version := nc.ConnectedServerVersion()
-	if tooOld(version) {
+	if isTooOld(version) {
 		return &ServerTooOldError{Where: c.where, Version: version}
 	}
 	return nil
 }
 
-// tooOld compares the first two numbers of a version.
-func tooOld(version string) bool {
+// isTooOld compares the first two numbers of a version.
+func isTooOld(version string) bool {
 	var have, want [2]int
 	if n, _ := fmt.Sscanf(strings.TrimPrefix(version, "v"), "%d.%d", &have[0], &have[1]); n < 2 {
 		return false

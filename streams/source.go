@@ -133,7 +133,7 @@ func (s *TicketSource) Take(ctx context.Context) (*Lease, error) {
 			return nil, fmt.Errorf("take ticket: source: %w", ErrClosed)
 		}
 	}
-	l, err := s.take(ctx)
+	l, err := s.takeTicket(ctx)
 	if err != nil {
 		s.freeSlot()
 	}
@@ -167,9 +167,9 @@ func (s *TicketSource) identifyStream(ctx context.Context) (identity, error) {
 	return now, nil
 }
 
-// current is the identity of the stream, read again where it may have changed: by one caller, for whom the others wait.
-func (s *TicketSource) current(ctx context.Context) (identity, error) {
-	if known, ok := s.fresh(); ok {
+// currentIdentity is the identity of the stream, read again where it may have changed: by one caller, for whom the others wait.
+func (s *TicketSource) currentIdentity(ctx context.Context) (identity, error) {
+	if known, ok := s.freshIdentity(); ok {
 		return known, nil
 	}
 	select {
@@ -178,52 +178,52 @@ func (s *TicketSource) current(ctx context.Context) (identity, error) {
 		return identity{}, context.Cause(ctx)
 	}
 	defer func() { <-s.identifying }()
-	if known, ok := s.fresh(); ok {
+	if known, ok := s.freshIdentity(); ok {
 		return known, nil
 	}
 	return s.identifyStream(ctx)
 }
 
-// fresh is what the source last read, and whether that is to be relied on.
-func (s *TicketSource) fresh() (known identity, ok bool) {
+// freshIdentity is what the source last read, and whether that is to be relied on.
+func (s *TicketSource) freshIdentity() (known identity, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.known, s.known.reconnects == s.run.nc.Stats().Reconnects && time.Since(s.known.at) < identityAge
 }
 
-// doubt makes the next use of the identity read it again.
-func (s *TicketSource) doubt() {
+// doubtIdentity makes the next use of the identity read it again.
+func (s *TicketSource) doubtIdentity() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.known.at = time.Time{}
 }
 
-// same fails with [ErrStreamRecreated] where the tickets' stream was not created at that time. In another stream the reply subject
+// checkSameStream fails with [ErrStreamRecreated] where the tickets' stream was not created at that time. In another stream the reply subject
 // of a ticket belongs to another ticket: an acknowledgement of the old ticket would end the other.
-func (s *TicketSource) same(ctx context.Context, created time.Time) error {
-	now, err := s.current(ctx)
+func (s *TicketSource) checkSameStream(ctx context.Context, created time.Time) error {
+	now, err := s.currentIdentity(ctx)
 	if err == nil && !now.created.Equal(created) {
 		err = &RecreatedError{Stream: s.run.names.tickets, Want: created, Have: now.created}
 	}
 	return err
 }
 
-// length is how long a lease lasts from when the broker receives its renewal.
-func (s *TicketSource) length() time.Duration {
+// leaseLength is how long a lease lasts from when the broker receives its renewal.
+func (s *TicketSource) leaseLength() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.known.lease
 }
 
-func (s *TicketSource) take(ctx context.Context) (*Lease, error) {
+func (s *TicketSource) takeTicket(ctx context.Context) (*Lease, error) {
 	for {
-		t, err := s.next(ctx)
+		t, err := s.awaitTicket(ctx)
 		if err != nil {
 			return nil, err
 		}
 		l, err := s.admitTicket(ctx, t)
 		if err != nil { // as when ctx has ended: the next taker need not wait until this lease lapses
-			s.putBack(t)
+			s.putTicketBack(t)
 		}
 		if err != nil || l != nil {
 			return l, err
@@ -256,7 +256,7 @@ func (s *TicketSource) admitTicket(ctx context.Context, t taken) (*Lease, error)
 		source: s, msg: t.msg, from: from, created: t.created, lost: make(chan struct{}), ended: make(chan struct{}),
 		free: sync.OnceFunc(s.freeSlot),
 	}
-	deadline := t.at.Add(s.length())
+	deadline := t.at.Add(s.leaseLength())
 	if !s.startPulling(func() { l.keepLease(deadline) }) {
 		return nil, fmt.Errorf("take ticket: source: %w", ErrClosed)
 	}
@@ -323,7 +323,7 @@ func (s *TicketSource) refuseTicket(ctx context.Context, t taken, from origin, r
 func (s *TicketSource) endTicket(ctx context.Context, reply string, sequence uint64, created time.Time, w ackKind) error {
 	name := s.run.names.tickets
 	return s.run.callBroker(ctx, "end a ticket", name, func(ctx context.Context) error {
-		if err := s.same(ctx, created); err != nil {
+		if err := s.checkSameStream(ctx, created); err != nil {
 			return err
 		}
 		err := s.run.confirmAck(ctx, reply, w)

@@ -53,8 +53,8 @@ type part struct {
 	hash         string
 }
 
-// first is the sequence of the first part of the message whose part p is at sequence.
-func (p part) first(sequence uint64) uint64 { return sequence - uint64(p.index-1) }
+// firstSequence is the sequence of the first part of the message whose part p is at sequence.
+func (p part) firstSequence(sequence uint64) uint64 { return sequence - uint64(p.index-1) }
 
 // parsePart reads the part headers; ok is false, without an error, where there are none.
 func parsePart(h nats.Header) (p part, ok bool, err error) {
@@ -126,7 +126,7 @@ func (r *Run) publishOnce(ctx context.Context, stream, subject, id string, heade
 	}
 	return retryWithin(ctx, r.log, what, timeout, IsTransient, func(ctx context.Context) error {
 		return r.conn.guardCall(ctx, subject, func(ctx context.Context) error {
-			if err := w.mayTry(ctx, r.vacancy, r.spaceLeft(stream)); err != nil {
+			if err := w.checkRoom(ctx, r.vacancy, r.spaceLeft(stream)); err != nil {
 				return err
 			}
 			if len(data) <= room {

@@ -29,7 +29,7 @@ func TestJoinWantsWhatTheHeadersSay(t *testing.T) {
 		_, err := joinParts(p, parts)
 		require.ErrorContains(t, err, want)
 	}
-	require.Equal(t, uint64(41), p.first(42))
+	require.Equal(t, uint64(41), p.firstSequence(42))
 }
 
 func FuzzParsePart(f *testing.F) {

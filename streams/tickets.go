@@ -54,7 +54,7 @@ func (r *Run) issueTogether(ctx context.Context, tickets []*schemas.Ticket) erro
 		}
 		messages[i] = &nats.Msg{Subject: r.names.ticketSubject(t.Task, t.Group, t.Sample), Data: data}
 	}
-	_ = r.conn.guardCall(ctx, r.names.prefix()+"tickets.", func(ctx context.Context) error {
+	_ = r.conn.guardCall(ctx, r.names.subjectPrefix()+"tickets.", func(ctx context.Context) error {
 		for i, t := range tickets {
 			sent[i], _ = r.js.PublishMsgAsync(copyMessage(messages[i]), jetstream.WithMsgID(t.ID), jetstream.WithExpectStream(r.names.tickets))
 		}

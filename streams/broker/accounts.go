@@ -24,8 +24,8 @@ func accountOf(role streams.Role) string {
 	return "WEIR_" + strings.ToUpper(string(role))
 }
 
-// service is how the account that answers a subject exports it.
-func service(subject string) string {
+// serviceSubject is how the account that answers a subject exports it.
+func serviceSubject(subject string) string {
 	answer, kind := streams.AnswerTo(subject), "singleton"
 	if answer.Many {
 		kind = "stream"
@@ -53,23 +53,23 @@ func (k *KeyRing) ServerConfig() (string, error) {
 			c.calls[subject] = append(c.calls[subject], accountOf(role))
 		}
 	}
-	c.line("accounts {")
+	c.writeLine("accounts {")
 	for _, role := range streams.Roles() {
-		c.line("  %s {", accountOf(role))
+		c.writeLine("  %s {", accountOf(role))
 		switch role {
 		case streams.RoleAdmin:
-			c.line("    jetstream: enabled")
-			c.exports(c.requests, c.stored)
+			c.writeLine("    jetstream: enabled")
+			c.writeExports(c.requests, c.stored)
 		case streams.RoleInference, streams.RoleTools, streams.RoleProducer:
-			c.exports(c.callsTo(role), nil)
+			c.writeExports(c.answeredCalls(role), nil)
 		}
 		if role != streams.RoleAdmin {
-			c.imports(role)
+			c.writeImports(role)
 		}
-		c.users(role, k.Public[role])
-		c.line("  }")
+		c.writeUsers(role, k.Public[role])
+		c.writeLine("  }")
 	}
-	c.line("}")
+	c.writeLine("}")
 	return c.text.String(), nil
 }
 
@@ -82,10 +82,12 @@ type serverConfig struct {
 	stored          []string
 }
 
-func (c *serverConfig) line(format string, args ...any) { fmt.Fprintf(&c.text, format+"\n", args...) }
+func (c *serverConfig) writeLine(format string, args ...any) {
+	fmt.Fprintf(&c.text, format+"\n", args...)
+}
 
-// callsTo are the calls that a role answers.
-func (c *serverConfig) callsTo(role streams.Role) map[string][]string {
+// answeredCalls are the calls that a role answers.
+func (c *serverConfig) answeredCalls(role streams.Role) map[string][]string {
 	own := map[string][]string{}
 	for subject, accounts := range c.calls {
 		if streams.ServedBy(subject) == role {
@@ -95,57 +97,57 @@ func (c *serverConfig) callsTo(role streams.Role) map[string][]string {
 	return own
 }
 
-// exports lets other accounts use subjects of the account that is being written.
-func (c *serverConfig) exports(services map[string][]string, stored []string) {
-	c.line("    exports: [")
+// writeExports lets other accounts use subjects of the account that is being written.
+func (c *serverConfig) writeExports(services map[string][]string, stored []string) {
+	c.writeLine("    exports: [")
 	for _, subject := range slices.Sorted(maps.Keys(services)) {
-		c.line("      { %s, accounts: [%s] }", service(subject), strings.Join(services[subject], ", "))
+		c.writeLine("      { %s, accounts: [%s] }", serviceSubject(subject), strings.Join(services[subject], ", "))
 	}
 	for _, subject := range stored {
-		c.line("      { stream: %q }", subject)
+		c.writeLine("      { stream: %q }", subject)
 	}
-	c.line("    ]")
+	c.writeLine("    ]")
 }
 
-// imports brings into the account of a role what the role may use.
-func (c *serverConfig) imports(role streams.Role) {
+// writeImports brings into the account of a role what the role may use.
+func (c *serverConfig) writeImports(role streams.Role) {
 	p := c.rights[role]
-	c.line("    imports: [")
-	for _, subject := range sorted(p.Requests, p.Calls) {
-		c.line("      { service: { account: %s, subject: %q }, to: %q }", accountOf(streams.ServedBy(subject)), subject, streams.ImportedSubject(subject))
+	c.writeLine("    imports: [")
+	for _, subject := range sortSubjects(p.Requests, p.Calls) {
+		c.writeLine("      { service: { account: %s, subject: %q }, to: %q }", accountOf(streams.ServedBy(subject)), subject, streams.ImportedSubject(subject))
 	}
 	for _, subject := range c.stored {
-		c.line("      { stream: { account: %s, subject: %q } }", accountOf(streams.RoleAdmin), subject)
+		c.writeLine("      { stream: { account: %s, subject: %q } }", accountOf(streams.RoleAdmin), subject)
 	}
-	c.line("    ]")
+	c.writeLine("    ]")
 }
 
-// users are the keys of a role, each with the subjects that the role may use in its account. The admin's may use all.
-func (c *serverConfig) users(role streams.Role, keys []string) {
-	c.line("    users: [")
+// writeUsers are the keys of a role, each with the subjects that the role may use in its account. The admin's may use all.
+func (c *serverConfig) writeUsers(role streams.Role, keys []string) {
+	c.writeLine("    users: [")
 	for _, key := range keys {
 		if role == streams.RoleAdmin {
-			c.line("      { nkey: %s }", key)
+			c.writeLine("      { nkey: %s }", key)
 			continue
 		}
 		p := c.rights[role]
-		publish := sorted(p.Requests, p.Calls, p.Replies)
+		publish := sortSubjects(p.Requests, p.Calls, p.Replies)
 		for i, subject := range publish {
 			publish[i] = streams.ImportedSubject(subject)
 		}
-		c.line("      { nkey: %s, permissions: {\n          publish: { allow: %s }\n          subscribe: { allow: %s }\n        } }",
-			key, list(publish), list(p.Subscribe))
+		c.writeLine("      { nkey: %s, permissions: {\n          publish: { allow: %s }\n          subscribe: { allow: %s }\n        } }",
+			key, listSubjects(publish), listSubjects(p.Subscribe))
 	}
-	c.line("    ]")
+	c.writeLine("    ]")
 }
 
-func sorted(subjects ...[]string) []string {
+func sortSubjects(subjects ...[]string) []string {
 	all := slices.Concat(subjects...)
 	slices.Sort(all)
 	return all
 }
 
-func list(subjects []string) string {
+func listSubjects(subjects []string) string {
 	quoted := make([]string, len(subjects))
 	for i, s := range subjects {
 		quoted[i] = fmt.Sprintf("            %q", s)
@@ -156,8 +158,8 @@ func list(subjects []string) string {
 // globalAccount is where a server without accounts keeps its streams.
 const globalAccount = "$G"
 
-// configure gives an embedded server the accounts and keys.
-func (k *KeyRing) configure(o *server.Options) error {
+// configureServer gives an embedded server the accounts and keys.
+func (k *KeyRing) configureServer(o *server.Options) error {
 	text, err := k.ServerConfig()
 	if err != nil {
 		return fmt.Errorf("configure broker: %w", err)

@@ -55,7 +55,7 @@ func Start(ctx context.Context, config Config, log *slog.Logger) (*Broker, error
 	}
 	b, err := startLocked(ctx, config, lock, log)
 	if err != nil {
-		lock.release()
+		lock.releaseLock()
 		return nil, err
 	}
 	return b, nil
@@ -69,12 +69,12 @@ func startLocked(ctx context.Context, config Config, lock *storeLock, log *slog.
 		}
 		config.Keys = keys
 	}
-	own, err := config.ownKey()
+	own, err := config.makeOwnKey()
 	if err != nil {
 		return nil, err
 	}
 	if own != nil {
-		config.Keys = config.Keys.with(streams.RoleAdmin, own.public)
+		config.Keys = config.Keys.withKey(streams.RoleAdmin, own.public)
 	}
 	b := &Broker{
 		config: config, own: own, lock: lock, log: newServerLog(log), stopping: make(chan struct{}), done: make(chan struct{}),
@@ -83,7 +83,7 @@ func startLocked(ctx context.Context, config Config, lock *storeLock, log *slog.
 		return nil, err
 	}
 	b.keepPorts()
-	go b.tend()
+	go b.tendServer()
 	b.log.log.Info("broker started", "url", b.url, "store", config.StoreDir, "sync_always", config.SyncAlways)
 	return b, nil
 }
@@ -127,7 +127,7 @@ func (b *Broker) startServer(ctx context.Context) error {
 	}
 	s.SetLoggerV2(b.log, false, false, false)
 	go s.Start()
-	if err := b.ready(ctx, s); err != nil {
+	if err := b.awaitReady(ctx, s); err != nil {
 		s.Shutdown()
 		s.WaitForShutdown()
 		return fmt.Errorf("%w: start on %q with store %q: %w", ErrFailed, b.config.Listen, b.config.StoreDir, err)
@@ -163,8 +163,8 @@ func withPort(address string, taken net.Addr) string {
 // readySlice is how long the server may wait for itself before the broker checks whether it failed.
 const readySlice = 100 * time.Millisecond
 
-// ready waits until the server takes connections, has failed, or ctx ends.
-func (b *Broker) ready(ctx context.Context, s *server.Server) error {
+// awaitReady waits until the server takes connections, has failed, or ctx ends.
+func (b *Broker) awaitReady(ctx context.Context, s *server.Server) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("did not become ready within %v", startTimeout))
 	defer cancel()
 	for {

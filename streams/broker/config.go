@@ -102,9 +102,9 @@ func (c Config) Validate() error {
 		address("listen", c.Listen),
 		address("monitor", c.Monitor),
 		address("cluster.listen", c.Cluster.Listen),
-		check.That(!reachable(c.Listen) || c.TLS.Enabled() || c.AllowPlain, "listen",
+		check.That(!isReachable(c.Listen) || c.TLS.Enabled() || c.AllowPlain, "listen",
 			"%q: other machines reach it: set tls.cert and tls.key, or allow_plain", c.Listen),
-		check.That(!reachable(c.Monitor) || c.AllowPlain, "monitor",
+		check.That(!isReachable(c.Monitor) || c.AllowPlain, "monitor",
 			"%q: other machines reach its pages, which ask for no key: name a loopback address, or set allow_plain", c.Monitor),
 		check.That(c.MaxPayload >= 64<<10 && c.MaxPayload <= 64<<20, "max_payload", "%d: must be between 64 KiB and 64 MiB", c.MaxPayload),
 		check.That(c.MaxBufferedBytes >= int64(c.MaxPayload), "max_buffered_bytes", "%d: must be at least max_payload", c.MaxBufferedBytes),
@@ -131,7 +131,7 @@ func (c Config) clusterFaults() []error {
 		faults = append(faults, errors.New("cluster.tls: ca, cert and key must be set together: each broker shows the others a certificate"))
 	case !routes.Enabled() && c.TLS.Enabled():
 		faults = append(faults, errors.New("cluster.tls: clients use TLS, and who joins the cluster may do more than they: set cluster.tls.ca, cluster.tls.cert and cluster.tls.key, or tls.ca"))
-	case !routes.Enabled() && reachable(c.Cluster.Listen) && !c.AllowPlain:
+	case !routes.Enabled() && isReachable(c.Cluster.Listen) && !c.AllowPlain:
 		faults = append(faults, fmt.Errorf("cluster.listen: %q: other machines reach it: set cluster.tls.ca, cluster.tls.cert and cluster.tls.key, or allow_plain",
 			c.Cluster.Listen))
 	}
@@ -155,8 +155,8 @@ func splitAddress(address string) (host string, port int, err error) {
 	return host, port, nil
 }
 
-// reachable is whether other machines reach an address to listen on; "" is no address.
-func reachable(address string) bool {
+// isReachable is whether other machines reach an address to listen on; "" is no address.
+func isReachable(address string) bool {
 	host, _, err := splitAddress(address)
 	return err == nil && !isLoopback(host)
 }

@@ -32,12 +32,12 @@ func (b *Broker) Health() error {
 	return nil
 }
 
-// tend watches the server until it ends. A server whose disk was full refuses every later write, also when there is room again: tend
+// tendServer watches the server until it ends. A server whose disk was full refuses every later write, also when there is room again: tend
 // starts it again on the same store and ports as soon as a file can be written to the disk. Clients reconnect.
-func (b *Broker) tend() {
+func (b *Broker) tendServer() {
 	defer close(b.done)
 	defer b.log.lines.Close()
-	defer b.lock.release()
+	defer b.lock.releaseLock()
 	for pause := restartPause; ; {
 		s, began := b.server.Load(), time.Now()
 		ended := make(chan struct{})
@@ -45,7 +45,7 @@ func (b *Broker) tend() {
 			s.WaitForShutdown()
 			close(ended)
 		}()
-		again := b.watch(s, ended, pause)
+		again := b.watchHealth(s, ended, pause)
 		s.Shutdown()
 		<-ended
 		if !again {
@@ -63,7 +63,7 @@ func (b *Broker) tend() {
 		}
 		if err != nil {
 			b.log.log.Error("the broker's store has room again, and the broker could not be started on it", "err", err)
-			b.log.keep(err)
+			b.log.keepFault(err)
 			return
 		}
 		b.log.log.Info("the broker's store has room again: the broker was started again", "store", b.config.StoreDir)
@@ -89,8 +89,8 @@ func (b *Broker) startAgain() error {
 	return b.startServer(ctx)
 }
 
-// watch returns true when the server must be started again, and false when it ends.
-func (b *Broker) watch(s *server.Server, ended <-chan struct{}, pause time.Duration) bool {
+// watchHealth returns true when the server must be started again, and false when it ends.
+func (b *Broker) watchHealth(s *server.Server, ended <-chan struct{}, pause time.Duration) bool {
 	tick := time.NewTicker(examineEvery)
 	defer tick.Stop()
 	var failedAt time.Time
@@ -102,7 +102,7 @@ func (b *Broker) watch(s *server.Server, ended <-chan struct{}, pause time.Durat
 			return false
 		case <-tick.C:
 		}
-		err := b.examine(s)
+		err := b.examineHealth(s)
 		b.noteHealth(err)
 		if !errors.Is(err, errStoreFailed) {
 			failedAt = time.Time{}
@@ -111,7 +111,7 @@ func (b *Broker) watch(s *server.Server, ended <-chan struct{}, pause time.Durat
 		if failedAt.IsZero() {
 			failedAt = time.Now()
 		}
-		if time.Since(failedAt) >= pause && hasRoom(b.config.StoreDir) == nil {
+		if time.Since(failedAt) >= pause && checkDiskRoom(b.config.StoreDir) == nil {
 			return true
 		}
 	}
@@ -132,9 +132,9 @@ func (b *Broker) noteHealth(err error) {
 // errStoreFailed is a store that refuses every write until the server is started again.
 var errStoreFailed = errors.New("the store failed")
 
-// examine reads the health of the server, and checks that the store is still on the disk.
-func (b *Broker) examine(s *server.Server) error {
-	if err := b.lock.stands(); err != nil {
+// examineHealth reads the health of the server, and checks that the store is still on the disk.
+func (b *Broker) examineHealth(s *server.Server) error {
+	if err := b.lock.checkStore(); err != nil {
 		return err
 	}
 	answer := &healthAnswer{header: http.Header{}}
@@ -150,7 +150,7 @@ func (b *Broker) examine(s *server.Server) error {
 	switch {
 	case status.Error == "":
 		return nil
-	case unexamined(status.Error):
+	case isUnexamined(status.Error):
 		return b.Health()
 	case strings.Contains(status.Error, "write error"), !s.JetStreamEnabled():
 		return fmt.Errorf("%w: %s: free space on the disk of store_dir %q; the broker starts again by itself when there is room",
@@ -159,9 +159,9 @@ func (b *Broker) examine(s *server.Server) error {
 	return errors.New(status.Error)
 }
 
-// unexamined says that a server looked at none of its listeners, though it calls itself not ready: it gives itself a millisecond for
+// isUnexamined says that a server looked at none of its listeners, though it calls itself not ready: it gives itself a millisecond for
 // that, and a busy machine gave it no processor for as long. A listener that is not ready is named.
-func unexamined(fault string) bool {
+func isUnexamined(fault string) bool {
 	return strings.HasPrefix(fault, "failed to be ready for connections after ") && strings.HasSuffix(fault, ": ")
 }
 
@@ -175,8 +175,8 @@ func (a *healthAnswer) Header() http.Header         { return a.header }
 func (a *healthAnswer) Write(p []byte) (int, error) { return a.body.Write(p) }
 func (a *healthAnswer) WriteHeader(int)             {}
 
-// hasRoom writes, syncs and removes a file of roomNeeded bytes.
-func hasRoom(dir string) (err error) {
+// checkDiskRoom writes, syncs and removes a file of roomNeeded bytes.
+func checkDiskRoom(dir string) (err error) {
 	f, err := os.CreateTemp(dir, ".room-*")
 	if err != nil {
 		return err

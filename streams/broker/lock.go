@@ -33,10 +33,10 @@ func lockStore(dir string) (*storeLock, error) {
 	return &storeLock{file: f}, nil
 }
 
-func (l *storeLock) release() { l.once.Do(func() { _ = l.file.Close() }) }
+func (l *storeLock) releaseLock() { l.once.Do(func() { _ = l.file.Close() }) }
 
-// stands fails when the store directory was removed or replaced below a broker that has its files open.
-func (l *storeLock) stands() error {
+// checkStore fails when the store directory was removed or replaced below a broker that has its files open.
+func (l *storeLock) checkStore() error {
 	open, err := l.file.Stat()
 	if err != nil {
 		return fmt.Errorf("look at the lock of the store: %w", err)

@@ -36,8 +36,8 @@ func (l *serverLog) lastFatal() error {
 	return l.last
 }
 
-// keep keeps why the broker ended by itself.
-func (l *serverLog) keep(err error) {
+// keepFault keeps why the broker ended by itself.
+func (l *serverLog) keepFault(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.last = err
@@ -51,7 +51,7 @@ var refused = regexp.MustCompile(`(Publish|Subscription|Reply Subject) Violation
 
 // Errorf logs the refusals of clients once in a while, with their number, and every other error.
 func (l *serverLog) Errorf(format string, v ...any) {
-	line := printable(fmt.Sprintf(format, v...))
+	line := escapeControls(fmt.Sprintf(format, v...))
 	if what := refused.FindString(line); what != "" {
 		l.log.Warn("broker refuses a client", "reason", what, "line", line)
 		return
@@ -59,8 +59,8 @@ func (l *serverLog) Errorf(format string, v ...any) {
 	l.log.Error(line)
 }
 
-// printable is text with its control characters escaped: a stranger chose part of the text.
-func printable(text string) string {
+// escapeControls is text with its control characters escaped: a stranger chose part of the text.
+func escapeControls(text string) string {
 	quoted := strconv.QuoteToGraphic(text)
 	return strings.NewReplacer(`\"`, `"`, `\\`, `\`).Replace(quoted[1 : len(quoted)-1])
 }
@@ -72,7 +72,7 @@ func (l *serverLog) Tracef(string, ...any)          {}
 var recovery = regexp.MustCompile(`^Filestore \[.*\] .*(state (is )?outdated|errored: prior state file)`)
 
 func (l *serverLog) Warnf(format string, v ...any) {
-	line, level := printable(fmt.Sprintf(format, v...)), slog.LevelWarn
+	line, level := escapeControls(fmt.Sprintf(format, v...)), slog.LevelWarn
 	if recovery.MatchString(line) || strings.HasPrefix(line, "Healthcheck failed") { // tend logs the health
 		level = slog.LevelDebug
 	}
@@ -87,7 +87,7 @@ func (l *serverLog) Fatalf(format string, v ...any) {
 		}
 	}
 	l.log.Error(err.text)
-	l.keep(err)
+	l.keepFault(err)
 }
 
 // fatalError is an error after which the server could not go on. The server prints only the text; callers need the cause.

@@ -54,7 +54,7 @@ func TestABrokerThatCannotListenSaysSoAtOnce(t *testing.T) {
 	config.StoreDir, config.Listen = t.TempDir(), listener.Addr().String()
 	lock, err := lockStore(config.StoreDir)
 	require.NoError(t, err)
-	t.Cleanup(lock.release)
+	t.Cleanup(lock.releaseLock)
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout/2)
 	defer cancel()
 	_, err = startLocked(ctx, config, lock, nil)

@@ -29,14 +29,14 @@ func serverOptions(config Config) (*server.Options, error) {
 		if err != nil {
 			return nil, err
 		}
-		o.Host, o.Port = host, anyPort(port)
+		o.Host, o.Port = host, serverPort(port)
 	}
 	if config.Monitor != "" {
 		host, port, err := splitAddress(config.Monitor)
 		if err != nil {
 			return nil, err
 		}
-		o.HTTPHost, o.HTTPPort = host, anyPort(port)
+		o.HTTPHost, o.HTTPPort = host, serverPort(port)
 	}
 	if config.TLS.Enabled() {
 		t, err := config.TLS.Server()
@@ -50,7 +50,7 @@ func serverOptions(config Config) (*server.Options, error) {
 		return nil, err
 	}
 	if config.Keys != nil {
-		if err := config.Keys.configure(o); err != nil {
+		if err := config.Keys.configureServer(o); err != nil {
 			return nil, err
 		}
 	}
@@ -69,7 +69,7 @@ func clusterOptions(config Config, o *server.Options) error {
 	if err != nil {
 		return err
 	}
-	o.Cluster = server.ClusterOpts{Name: cluster.Name, Host: host, Port: anyPort(port), AuthTimeout: 5}
+	o.Cluster = server.ClusterOpts{Name: cluster.Name, Host: host, Port: serverPort(port), AuthTimeout: 5}
 	if t := config.routeTLS(); t.Enabled() {
 		if o.Cluster.TLSConfig, err = t.Server(); err != nil {
 			return err
@@ -93,8 +93,8 @@ func clusterOptions(config Config, o *server.Options) error {
 	return nil
 }
 
-// anyPort turns our 0 into the server's -1; its own 0 is the default port.
-func anyPort(port int) int {
+// serverPort turns our 0 into the server's -1; its own 0 is the default port.
+func serverPort(port int) int {
 	if port <= 0 {
 		return server.RANDOM_PORT
 	}

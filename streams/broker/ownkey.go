@@ -21,8 +21,8 @@ type ownKey struct {
 	pair   nkeys.KeyPair
 }
 
-// ownKey is nil where there are no keys, or the admin's seed is there.
-func (c Config) ownKey() (*ownKey, error) {
+// makeOwnKey is nil where there are no keys, or the admin's seed is there.
+func (c Config) makeOwnKey() (*ownKey, error) {
 	if c.Keys == nil {
 		return nil, nil
 	}
@@ -42,8 +42,8 @@ func (c Config) ownKey() (*ownKey, error) {
 	return &ownKey{public, pair}, nil
 }
 
-// with is the key ring with one more key of a role.
-func (k *KeyRing) with(role streams.Role, public string) *KeyRing {
+// withKey is the key ring with one more key of a role.
+func (k *KeyRing) withKey(role streams.Role, public string) *KeyRing {
 	more := *k
 	more.Public = maps.Clone(k.Public)
 	more.Public[role] = append(slices.Clone(k.Public[role]), public)

@@ -13,7 +13,7 @@ import (
 // A server that had no processor for a millisecond is not taken for a server that has failed; a server that does not listen is.
 func TestAServerThatLookedAtNothingIsNotBlamed(t *testing.T) {
 	t.Parallel()
-	require.True(t, unexamined("failed to be ready for connections after 1ms: "))
+	require.True(t, isUnexamined("failed to be ready for connections after 1ms: "))
 	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1})
 	require.NoError(t, err)
 	t.Cleanup(s.Shutdown)
@@ -24,7 +24,7 @@ func TestAServerThatLookedAtNothingIsNotBlamed(t *testing.T) {
 		require.NoError(t, err)
 		s.HandleHealthz(answer, request)
 		require.NoError(t, json.Unmarshal(answer.body.Bytes(), &status))
-		return !unexamined(status.Error)
+		return !isUnexamined(status.Error)
 	}, time.Minute, time.Millisecond)
 	require.Equal(t, "failed to be ready for connections after 1ms: server", status.Error)
 }

@@ -42,13 +42,13 @@ const noEngine = 5
 
 // attemptCall sends the request once and gathers in out what an engine answers.
 func (c *Client) attemptCall(ctx context.Context, ask *schemas.GenerateRequest, most int, out *Result) (outcome, error) {
-	replies, reply, err := c.open()
+	replies, reply, err := c.openReplies()
 	if err != nil {
 		return outcome{}, err
 	}
 	a := &attempt{client: c, ask: ask, most: most, out: out, replies: replies, reply: reply, direct: c.engineOf(ask.Cache())}
 	defer func() {
-		c.close(reply)
+		c.closeReplies(reply)
 		if !a.over {
 			_ = c.notifyAttempt(opCancel, reply) // an engine that does not receive it samples to the end for nobody
 		}
@@ -90,7 +90,7 @@ func (a *attempt) gatherChunk(ctx context.Context) (outcome, error) {
 	silence := time.NewTimer(c.opts.Silence)
 	defer silence.Stop()
 	for {
-		for _, m := range a.replies.take() {
+		for _, m := range a.replies.takeMessages() {
 			if end, ended, err := a.addChunk(m); ended || err != nil {
 				return end, err
 			}
@@ -98,7 +98,7 @@ func (a *attempt) gatherChunk(ctx context.Context) (outcome, error) {
 		}
 		select {
 		case <-ctx.Done():
-			for _, m := range a.replies.take() { // what came before
+			for _, m := range a.replies.takeMessages() { // what came before
 				if end, ended, err := a.addChunk(m); ended || err != nil {
 					return end, err
 				}

@@ -82,7 +82,7 @@ func (c *Client) Close() {
 		_ = c.sub.Unsubscribe() // fails only when the connection is gone, and the subscription with it
 	}
 	for _, r := range c.calls {
-		r.wake()
+		r.wakeReader()
 	}
 }
 
@@ -108,34 +108,34 @@ func (c *Client) Generate(ctx context.Context, req *schemas.GenerateRequest) (*R
 		had := len(out.Tokens)
 		end, err := c.attemptCall(ctx, &ask, req.MaxTokens, out)
 		if err != nil {
-			return out.before(ctx), err
+			return out.resultSoFar(ctx), err
 		}
 		if end.done {
 			c.rememberEngine(&ask, out.Engine)
 			return out, nil
 		}
 		c.leaveCall(ask.Cache())
-		t.add(end, len(out.Tokens) > had)
+		t.addOutcome(end, len(out.Tokens) > had)
 		if t.failures > c.opts.Retries {
 			return nil, fmt.Errorf("%w: episode %s: given up after %d engines: %w", ErrFailed, req.Episode, t.failures, t.fault)
 		}
-		if stop, over := finished(req, out.Tokens); over { // all tokens came, and the end of the last chunk was lost
+		if stop, over := finishedStop(req, out.Tokens); over { // all tokens came, and the end of the last chunk was lost
 			out.Stop = stop
 			return out, nil
 		}
-		if c.ending() && (end.waited > 0 || end.busy) {
+		if c.isEnding() && (end.waited > 0 || end.busy) {
 			return nil, fmt.Errorf("%w: episode %s: the caller is stopping", ErrUnserved, req.Episode)
 		}
 		ask.Tokens = append(slices.Clip(req.Tokens), out.Tokens...)
 		ask.MaxTokens = req.MaxTokens - len(out.Tokens)
-		if err := c.pauseRetry(ctx, t.doublings(end), t.longest()); err != nil {
-			return out.before(ctx), err
+		if err := c.pauseRetry(ctx, t.countDoublings(end), t.longestPause()); err != nil {
+			return out.resultSoFar(ctx), err
 		}
 	}
 }
 
-// before is what came before the context ended; nil where nothing came, or the context goes on.
-func (r *Result) before(ctx context.Context) *Result {
+// resultSoFar is what came before the context ended; nil where nothing came, or the context goes on.
+func (r *Result) resultSoFar(ctx context.Context) *Result {
 	if ctx.Err() == nil || len(r.Tokens) == 0 {
 		return nil
 	}
@@ -149,7 +149,7 @@ type tries struct {
 	fault    error
 }
 
-func (t *tries) add(end outcome, gained bool) {
+func (t *tries) addOutcome(end outcome, gained bool) {
 	if gained {
 		t.failures = 0
 	}
@@ -162,11 +162,11 @@ func (t *tries) add(end outcome, gained bool) {
 	}
 }
 
-// doublings is how often the pause before the next attempt is doubled.
-func (t *tries) doublings(end outcome) int { return max(t.failures, end.waited, t.busy) }
+// countDoublings is how often the pause before the next attempt is doubled.
+func (t *tries) countDoublings(end outcome) int { return max(t.failures, end.waited, t.busy) }
 
-// longest is the longest pause before the next attempt.
-func (t *tries) longest() time.Duration {
+// longestPause is the longest pause before the next attempt.
+func (t *tries) longestPause() time.Duration {
 	if t.busy > 0 {
 		return busyMax
 	}
@@ -180,8 +180,8 @@ func (c *Client) Forget(episode string) error {
 	return c.notifyAttempt(opForget, episode)
 }
 
-// finished says whether tokens already are all that the request asked for.
-func finished(req *schemas.GenerateRequest, tokens []int32) (schemas.GenerateStop, bool) {
+// finishedStop says whether tokens already are all that the request asked for.
+func finishedStop(req *schemas.GenerateRequest, tokens []int32) (schemas.GenerateStop, bool) {
 	if n := len(tokens); n > 0 && slices.Contains(req.StopTokens, tokens[n-1]) {
 		return schemas.GenerateStopToken, true
 	}
@@ -240,8 +240,8 @@ const (
 	busyMax  = 5 * time.Second
 )
 
-// ending says whether the caller is about to stop.
-func (c *Client) ending() bool {
+// isEnding says whether the caller is about to stop.
+func (c *Client) isEnding() bool {
 	select {
 	case <-c.opts.Ending:
 		return true

@@ -11,8 +11,8 @@ import (
 	"github.com/weir-rl/weir/streams"
 )
 
-// open starts to listen for the chunks of one attempt. reply is the subject that they come to.
-func (c *Client) open() (r *replies, reply string, err error) {
+// openReplies starts to listen for the chunks of one attempt. reply is the subject that they come to.
+func (c *Client) openReplies() (r *replies, reply string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -38,12 +38,12 @@ func (c *Client) receiveChunk(m *nats.Msg) {
 	r := c.calls[token]
 	c.mu.Unlock()
 	if r != nil {
-		r.put(m)
+		r.putMessage(m)
 	}
 }
 
-// close ends what open began.
-func (c *Client) close(reply string) {
+// closeReplies ends what open began.
+func (c *Client) closeReplies(reply string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.calls, strings.TrimPrefix(reply, c.prefix))
@@ -58,22 +58,22 @@ type replies struct {
 	out   []*nats.Msg
 }
 
-func (r *replies) put(m *nats.Msg) {
+func (r *replies) putMessage(m *nats.Msg) {
 	r.mu.Lock()
 	r.in = append(r.in, m)
 	r.mu.Unlock()
-	r.wake()
+	r.wakeReader()
 }
 
-func (r *replies) wake() {
+func (r *replies) wakeReader() {
 	select {
 	case r.ready <- struct{}{}:
 	default:
 	}
 }
 
-// take is what came since the last take; it is good until the next.
-func (r *replies) take() []*nats.Msg {
+// takeMessages is what came since the last take; it is good until the next.
+func (r *replies) takeMessages() []*nats.Msg {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.in, r.out = r.out[:0], r.in

@@ -179,7 +179,7 @@ func (s *server) receiveCall(ctx context.Context, m *nats.Msg) {
 func (s *server) beginCall(ctx context.Context, m *nats.Msg) {
 	c := &serverCall{server: s, reply: m.Reply, episode: unknownEpisode, last: time.Now()}
 	name := cmp.Or(m.Header.Get(headerCall), m.Reply)
-	req, err := s.request(m)
+	req, err := s.readRequest(m)
 	if req != nil {
 		c.episode = req.Episode
 	}
@@ -204,8 +204,8 @@ func (s *server) beginCall(ctx context.Context, m *nats.Msg) {
 	})
 }
 
-// request is the request in a message, nil where it cannot be read, and what is wrong with it.
-func (s *server) request(m *nats.Msg) (*schemas.GenerateRequest, error) {
+// readRequest is the request in a message, nil where it cannot be read, and what is wrong with it.
+func (s *server) readRequest(m *nats.Msg) (*schemas.GenerateRequest, error) {
 	req := new(schemas.GenerateRequest)
 	if err := schemas.Unmarshal(m.Data, req); err != nil {
 		return nil, err

@@ -24,7 +24,7 @@ func Line(tb testing.TB, to string, delay time.Duration) string {
 			if err != nil {
 				return
 			}
-			relays.Go(func() { relay(life, near, to, delay) })
+			relays.Go(func() { relayConn(life, near, to, delay) })
 		}
 	})
 	tb.Cleanup(func() {
@@ -35,7 +35,7 @@ func Line(tb testing.TB, to string, delay time.Duration) string {
 	return listener.Addr().String()
 }
 
-func relay(life context.Context, near net.Conn, to string, delay time.Duration) {
+func relayConn(life context.Context, near net.Conn, to string, delay time.Duration) {
 	far, err := new(net.Dialer).DialContext(life, "tcp", to)
 	if err != nil {
 		_ = near.Close() // the client sees a connection that closes
@@ -47,13 +47,13 @@ func relay(life context.Context, near net.Conn, to string, delay time.Duration) 
 	})
 	defer context.AfterFunc(life, hangUp)()
 	var ways sync.WaitGroup
-	ways.Go(func() { carry(near, far, delay, hangUp) })
-	ways.Go(func() { carry(far, near, delay, hangUp) })
+	ways.Go(func() { carryBytes(near, far, delay, hangUp) })
+	ways.Go(func() { carryBytes(far, near, delay, hangUp) })
 	ways.Wait()
 }
 
-// carry moves bytes on, each piece delay after it came.
-func carry(from, to net.Conn, delay time.Duration, hangUp func()) {
+// carryBytes moves bytes on, each piece delay after it came.
+func carryBytes(from, to net.Conn, delay time.Duration, hangUp func()) {
 	type piece struct {
 		data []byte
 		due  time.Time

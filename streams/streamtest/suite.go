@@ -27,7 +27,7 @@ func Run(t *testing.T, start func(testing.TB) Target) {
 	}{
 		{"opening again changes nothing", openAgain},
 		{"a foreign stream is refused by field", openForeign},
-		{"attaching needs a run", attach},
+		{"attaching needs a run", testAttach},
 		{"a ticket has one owner until it is done", ticketOwner},
 		{"a returned ticket comes again", ticketReturn},
 		{"a dead producer's ticket goes to another", ticketDead},
@@ -44,10 +44,10 @@ func Run(t *testing.T, start func(testing.TB) Target) {
 		{"a position that the stream has lost is refused", feedTruncated},
 		{"what cannot be used is rejected with its reason", feedRejects},
 		{"a returned message can be rejected and replayed", feedReject},
-		{"control and weights reach who follows", followers},
+		{"control and weights reach who follows", testFollowers},
 		{"a second trainer takes the run over and fences the first", seatTaken},
 		{"a trainer does not go on where another has purged", seatPurged},
-		{"nothing is lost while the broker is away", outage},
+		{"nothing is lost while the broker is away", testOutage},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -59,7 +59,7 @@ func Run(t *testing.T, start func(testing.TB) Target) {
 				}
 				return r
 			}, b.name)
-			b.conn = b.connect()
+			b.conn = b.connectTarget()
 			c.run(b)
 		})
 	}
@@ -74,17 +74,17 @@ type bench struct {
 	name   string // of the run
 }
 
-func (b *bench) connect() *streams.Conn { return Connect(b.T, b.target.Connection()) }
+func (b *bench) connectTarget() *streams.Conn { return Connect(b.T, b.target.Connection()) }
 
-func (b *bench) topology() streams.Topology {
+func (b *bench) testTopology() streams.Topology {
 	t := streams.DefaultTopology()
 	t.Replicas = b.target.Replicas()
 	t.MaxTrajectoryBytes, t.RejectedMaxBytes = 32<<20, 8<<20 // the broker sets aside as much
 	return t
 }
 
-func (b *bench) open(change func(*streams.Topology)) *streams.Run {
-	t := b.topology()
+func (b *bench) openRun(change func(*streams.Topology)) *streams.Run {
+	t := b.testTopology()
 	if change != nil {
 		change(&t)
 	}
@@ -93,26 +93,26 @@ func (b *bench) open(change func(*streams.Topology)) *streams.Run {
 	return r
 }
 
-func (b *bench) ticket(group, sample int) *schemas.Ticket {
+func (b *bench) newTicket(group, sample int) *schemas.Ticket {
 	t := Ticket(group, sample)
 	t.Run = b.name
 	return t
 }
 
-func (b *bench) trajectory(group, tokens int) *schemas.Trajectory {
+func (b *bench) newTrajectory(group, tokens int) *schemas.Trajectory {
 	t := Trajectory(group, 0, tokens, 3)
 	t.Run = b.name
 	return t
 }
 
-func (b *bench) publish(r *streams.Run, groups ...int) {
+func (b *bench) publishGroups(r *streams.Run, groups ...int) {
 	b.Helper()
 	for _, g := range groups {
-		require.NoError(b, r.Publish(b.ctx, b.trajectory(g, 100)))
+		require.NoError(b, r.Publish(b.ctx, b.newTrajectory(g, 100)))
 	}
 }
 
-func (b *bench) feed(r *streams.Run, o streams.FeedOptions) *streams.Feed {
+func (b *bench) openFeed(r *streams.Run, o streams.FeedOptions) *streams.Feed {
 	b.Helper()
 	f, err := r.Feed(b.ctx, o)
 	require.NoError(b, err)
@@ -120,27 +120,27 @@ func (b *bench) feed(r *streams.Run, o streams.FeedOptions) *streams.Feed {
 	return f
 }
 
-func (b *bench) next(f *streams.Feed) *streams.Delivery {
+func (b *bench) nextDelivery(f *streams.Feed) *streams.Delivery {
 	b.Helper()
 	d, err := f.Next(b.ctx)
 	require.NoError(b, err)
 	return d
 }
 
-// nothing checks that a feed has nothing more, after a marker published for that.
-func (b *bench) nothing(r *streams.Run, f *streams.Feed) {
+// requireNothing checks that a feed has nothing more, after a marker published for that.
+func (b *bench) requireNothing(r *streams.Run, f *streams.Feed) {
 	b.Helper()
 	end := Closed(999, 0)
 	end.Run = b.name
 	end.Producer = "end"
 	require.NoError(b, r.CloseGroup(b.ctx, end))
-	d := b.next(f)
+	d := b.nextDelivery(f)
 	require.NotNil(b, d.Closed, "a message came that was not to come")
 	require.Equal(b, end, d.Closed)
 	require.NoError(b, f.Ack(b.ctx, d.Sequence))
 }
 
-func (b *bench) source(r *streams.Run, o streams.TicketOptions) *streams.TicketSource {
+func (b *bench) openSource(r *streams.Run, o streams.TicketOptions) *streams.TicketSource {
 	b.Helper()
 	s, err := r.Tickets(b.ctx, o)
 	require.NoError(b, err)
@@ -148,27 +148,27 @@ func (b *bench) source(r *streams.Run, o streams.TicketOptions) *streams.TicketS
 	return s
 }
 
-func (b *bench) take(s *streams.TicketSource) *streams.Lease {
+func (b *bench) takeLease(s *streams.TicketSource) *streams.Lease {
 	b.Helper()
 	l, err := s.Take(b.ctx)
 	require.NoError(b, err)
 	return l
 }
 
-func (b *bench) outstanding(r *streams.Run) int {
+func (b *bench) countOutstanding(r *streams.Run) int {
 	b.Helper()
 	n, err := r.OutstandingTickets(b.ctx)
 	require.NoError(b, err)
 	return n
 }
 
-// becomes waits for a number of outstanding tickets: a cluster removes one a little after its ack.
-func (b *bench) becomes(r *streams.Run, n int) {
+// awaitOutstanding waits for a number of outstanding tickets: a cluster removes one a little after its ack.
+func (b *bench) awaitOutstanding(r *streams.Run, n int) {
 	b.Helper()
-	require.Eventually(b, func() bool { return b.outstanding(r) == n }, patience, 5*time.Millisecond)
+	require.Eventually(b, func() bool { return b.countOutstanding(r) == n }, patience, 5*time.Millisecond)
 }
 
-func (b *bench) rejected(r *streams.Run) []*streams.RejectedMessage {
+func (b *bench) readRejected(r *streams.Run) []*streams.RejectedMessage {
 	b.Helper()
 	var all []*streams.RejectedMessage
 	for m, err := range r.Rejected(b.ctx) {
@@ -178,44 +178,44 @@ func (b *bench) rejected(r *streams.Run) []*streams.RejectedMessage {
 	return all
 }
 
-func (b *bench) jetstream() jetstream.JetStream {
+func (b *bench) openJetStream() jetstream.JetStream {
 	b.Helper()
 	js, err := jetstream.New(b.conn.NATS())
 	require.NoError(b, err)
 	return js
 }
 
-// stranger publishes to the run's streams as anybody might.
-func (b *bench) stranger(subject string, data []byte) {
+// publishStranger publishes to the run's streams as anybody might.
+func (b *bench) publishStranger(subject string, data []byte) {
 	b.Helper()
-	_, err := b.jetstream().Publish(b.ctx, "weir."+b.name+"."+subject, data)
+	_, err := b.openJetStream().Publish(b.ctx, "weir."+b.name+"."+subject, data)
 	require.NoError(b, err)
 }
 
 func openAgain(b *bench) {
-	first := b.open(nil)
-	b.publish(first, 1)
-	again := b.open(func(t *streams.Topology) { t.MaxTrajectories = 77 })
+	first := b.openRun(nil)
+	b.publishGroups(first, 1)
+	again := b.openRun(func(t *streams.Topology) { t.MaxTrajectories = 77 })
 	require.Equal(b, 77, again.Topology().MaxTrajectories)
-	d := b.next(b.feed(again, streams.FeedOptions{}))
-	require.Equal(b, b.trajectory(1, 100), d.Trajectory)
+	d := b.nextDelivery(b.openFeed(again, streams.FeedOptions{}))
+	require.Equal(b, b.newTrajectory(1, 100), d.Trajectory)
 	attached, err := b.conn.Attach(b.ctx, b.name)
 	require.NoError(b, err)
 	require.Equal(b, again.Topology(), attached.Topology())
 }
 
 func openForeign(b *bench) {
-	_, err := b.jetstream().CreateStream(b.ctx, jetstream.StreamConfig{
+	_, err := b.openJetStream().CreateStream(b.ctx, jetstream.StreamConfig{
 		Name: "WEIR_" + b.name + "_TRAJECTORIES", Subjects: []string{"weir." + b.name + ".trajectories.*.*"}, Discard: jetstream.DiscardNew,
 		AllowDirect: true, AllowAtomicPublish: true, Retention: jetstream.InterestPolicy, MaxMsgSize: -1, MaxMsgsPerSubject: -1,
 	})
 	require.NoError(b, err)
-	_, err = b.conn.Open(b.ctx, b.name, b.topology())
+	_, err = b.conn.Open(b.ctx, b.name, b.testTopology())
 	require.ErrorIs(b, err, streams.ErrIncompatible)
 	require.ErrorContains(b, err, "retention: have Interest, want Limits")
 }
 
-func attach(b *bench) {
+func testAttach(b *bench) {
 	_, err := b.conn.Attach(b.ctx, b.name)
 	require.ErrorIs(b, err, streams.ErrNoRun)
 	_, err = b.conn.Attach(b.ctx, "no.such")
@@ -223,12 +223,12 @@ func attach(b *bench) {
 }
 
 func ticketOwner(b *bench) {
-	r := b.open(nil)
-	ticket := b.ticket(1, 0)
-	require.NoError(b, r.Issue(b.ctx, ticket, ticket, b.ticket(1, 1)))
-	require.Equal(b, 2, b.outstanding(r))
-	s := b.source(r, streams.TicketOptions{})
-	first, second := b.take(s), b.take(b.source(r, streams.TicketOptions{}))
+	r := b.openRun(nil)
+	ticket := b.newTicket(1, 0)
+	require.NoError(b, r.Issue(b.ctx, ticket, ticket, b.newTicket(1, 1)))
+	require.Equal(b, 2, b.countOutstanding(r))
+	s := b.openSource(r, streams.TicketOptions{})
+	first, second := b.takeLease(s), b.takeLease(b.openSource(r, streams.TicketOptions{}))
 	require.NotEqual(b, first.Ticket.ID, second.Ticket.ID)
 	if first.Ticket.Sample == 1 {
 		first, second = second, first
@@ -236,25 +236,25 @@ func ticketOwner(b *bench) {
 	require.Equal(b, ticket, first.Ticket)
 	require.Equal(b, 1, first.Delivery)
 	require.NoError(b, r.Issue(b.ctx, ticket), "leased tickets are outstanding too")
-	require.Equal(b, 2, b.outstanding(r))
+	require.Equal(b, 2, b.countOutstanding(r))
 	require.NoError(b, first.Done(b.ctx))
 	require.ErrorIs(b, first.Done(b.ctx), streams.ErrLeaseEnded)
 	require.ErrorIs(b, first.Return(b.ctx, 0), streams.ErrLeaseEnded)
 	require.NoError(b, r.Issue(b.ctx, ticket), "done within the window")
-	b.becomes(r, 1)
+	b.awaitOutstanding(r, 1)
 	require.NoError(b, second.Done(b.ctx))
-	b.becomes(r, 0)
+	b.awaitOutstanding(r, 0)
 }
 
 func ticketReturn(b *bench) {
-	r := b.open(nil)
-	s := b.source(r, streams.TicketOptions{MaxLeases: 1})
-	require.NoError(b, r.Issue(b.ctx, b.ticket(1, 0)))
-	require.NoError(b, b.take(s).Return(b.ctx, 0))
-	l := b.take(s)
+	r := b.openRun(nil)
+	s := b.openSource(r, streams.TicketOptions{MaxLeases: 1})
+	require.NoError(b, r.Issue(b.ctx, b.newTicket(1, 0)))
+	require.NoError(b, b.takeLease(s).Return(b.ctx, 0))
+	l := b.takeLease(s)
 	require.Equal(b, 2, l.Delivery)
 	require.NoError(b, l.Return(b.ctx, 50*time.Millisecond))
-	l = b.take(s)
+	l = b.takeLease(s)
 	require.Equal(b, 3, l.Delivery)
 	// The one lease that the source may have is open: Take waits for its end.
 	short, cancel := context.WithTimeout(b.ctx, 50*time.Millisecond)
@@ -265,14 +265,14 @@ func ticketReturn(b *bench) {
 }
 
 func ticketDead(b *bench) {
-	r := b.open(func(t *streams.Topology) { t.Lease = time.Second })
-	require.NoError(b, r.Issue(b.ctx, b.ticket(1, 0)))
-	other := b.connect()
+	r := b.openRun(func(t *streams.Topology) { t.Lease = time.Second })
+	require.NoError(b, r.Issue(b.ctx, b.newTicket(1, 0)))
+	other := b.connectTarget()
 	doomed, err := other.Attach(b.ctx, b.name)
 	require.NoError(b, err)
-	lost := b.take(b.source(doomed, streams.TicketOptions{}))
+	lost := b.takeLease(b.openSource(doomed, streams.TicketOptions{}))
 	other.NATS().Close()
-	l := b.take(b.source(r, streams.TicketOptions{}))
+	l := b.takeLease(b.openSource(r, streams.TicketOptions{}))
 	require.Equal(b, lost.Ticket, l.Ticket)
 	require.Greater(b, l.Delivery, lost.Delivery)
 	select {
@@ -281,16 +281,16 @@ func ticketDead(b *bench) {
 		require.Fail(b, "the lease is not known to be lost")
 	}
 	require.NoError(b, l.Done(b.ctx))
-	b.becomes(r, 0)
+	b.awaitOutstanding(r, 0)
 }
 
 func ticketHeartbeat(b *bench) {
-	r := b.open(func(t *streams.Topology) { t.Lease = 6 * time.Second })
-	require.NoError(b, r.Issue(b.ctx, b.ticket(1, 0)))
-	l := b.take(b.source(r, streams.TicketOptions{}))
+	r := b.openRun(func(t *streams.Topology) { t.Lease = 6 * time.Second })
+	require.NoError(b, r.Issue(b.ctx, b.newTicket(1, 0)))
+	l := b.takeLease(b.openSource(r, streams.TicketOptions{}))
 	other, cancel := context.WithTimeout(b.ctx, 9*time.Second)
 	defer cancel()
-	_, err := b.source(r, streams.TicketOptions{}).Take(other)
+	_, err := b.openSource(r, streams.TicketOptions{}).Take(other)
 	require.ErrorIs(b, err, context.DeadlineExceeded, "nobody else gets it")
 	select {
 	case <-l.Lost():
@@ -301,66 +301,66 @@ func ticketHeartbeat(b *bench) {
 }
 
 func ticketMalformed(b *bench) {
-	r := b.open(nil)
-	b.stranger("tickets.echo.g4-0.2", []byte("garbage"))
-	foreign := b.ticket(5, 0)
+	r := b.openRun(nil)
+	b.publishStranger("tickets.echo.g4-0.2", []byte("garbage"))
+	foreign := b.newTicket(5, 0)
 	foreign.Run = "another"
 	data, err := schemas.Marshal(foreign)
 	require.NoError(b, err)
-	b.stranger("tickets.echo.g5-0.0", data)
-	require.NoError(b, r.Issue(b.ctx, b.ticket(6, 0)))
-	l := b.take(b.source(r, streams.TicketOptions{Producer: "p9"}))
+	b.publishStranger("tickets.echo.g5-0.0", data)
+	require.NoError(b, r.Issue(b.ctx, b.newTicket(6, 0)))
+	l := b.takeLease(b.openSource(r, streams.TicketOptions{Producer: "p9"}))
 	require.Equal(b, "g6-0-0", l.Ticket.ID)
 	require.NoError(b, l.Done(b.ctx))
-	b.becomes(r, 0)
-	rejected := b.rejected(r)
+	b.awaitOutstanding(r, 0)
+	rejected := b.readRejected(r)
 	require.Len(b, rejected, 2)
 	require.Equal(b, schemas.ReasonMalformed, rejected[0].Reason)
 	require.Equal(b, []byte("garbage"), rejected[0].Data)
 	require.Equal(b, "weir."+b.name+".tickets.echo.g4-0.2", rejected[0].Subject)
 	require.Equal(b, schemas.ReasonForeign, rejected[1].Reason)
-	f := b.feed(r, streams.FeedOptions{})
-	closed := b.next(f).Closed
+	f := b.openFeed(r, streams.FeedOptions{})
+	closed := b.nextDelivery(f).Closed
 	require.Equal(b, "g4-0", closed.Group)
 	require.Equal(b, []int{2}, closed.Cancelled)
 	require.Equal(b, "p9", closed.Producer)
-	require.Equal(b, "g5-0", b.next(f).Closed.Group)
+	require.Equal(b, "g5-0", b.nextDelivery(f).Closed.Group)
 }
 
 func ticketPoisoned(b *bench) {
-	r := b.open(func(t *streams.Topology) { t.MaxDeliver = 2 })
-	require.NoError(b, r.Issue(b.ctx, b.ticket(1, 7)))
-	s := b.source(r, streams.TicketOptions{})
+	r := b.openRun(func(t *streams.Topology) { t.MaxDeliver = 2 })
+	require.NoError(b, r.Issue(b.ctx, b.newTicket(1, 7)))
+	s := b.openSource(r, streams.TicketOptions{})
 	for range 2 {
-		require.NoError(b, b.take(s).Return(b.ctx, 0))
+		require.NoError(b, b.takeLease(s).Return(b.ctx, 0))
 	}
-	require.NoError(b, r.Issue(b.ctx, b.ticket(2, 0)))
-	l := b.take(s)
+	require.NoError(b, r.Issue(b.ctx, b.newTicket(2, 0)))
+	l := b.takeLease(s)
 	require.Equal(b, "g2-0-0", l.Ticket.ID)
 	require.NoError(b, l.Done(b.ctx))
-	closed := b.next(b.feed(r, streams.FeedOptions{})).Closed
+	closed := b.nextDelivery(b.openFeed(r, streams.FeedOptions{})).Closed
 	require.Equal(b, "g1-0", closed.Group)
 	require.Equal(b, []int{7}, closed.Cancelled)
-	rejected := b.rejected(r)
+	rejected := b.readRejected(r)
 	require.Len(b, rejected, 1)
 	require.Equal(b, schemas.ReasonPoisoned, rejected[0].Reason)
 }
 
 func ticketBound(b *bench) {
-	r := b.open(func(t *streams.Topology) { t.MaxTickets = 2 })
-	require.NoError(b, r.Issue(b.ctx, b.ticket(1, 0), b.ticket(1, 1)))
+	r := b.openRun(func(t *streams.Topology) { t.MaxTickets = 2 })
+	require.NoError(b, r.Issue(b.ctx, b.newTicket(1, 0), b.newTicket(1, 1)))
 	short, cancel := context.WithTimeout(b.ctx, 100*time.Millisecond)
 	defer cancel()
-	require.ErrorIs(b, r.Issue(short, b.ticket(1, 2)), context.DeadlineExceeded)
+	require.ErrorIs(b, r.Issue(short, b.newTicket(1, 2)), context.DeadlineExceeded)
 	issued := make(chan error, 1)
-	go func() { issued <- r.Issue(b.ctx, b.ticket(1, 3)) }()
-	require.NoError(b, b.take(b.source(r, streams.TicketOptions{})).Done(b.ctx))
+	go func() { issued <- r.Issue(b.ctx, b.newTicket(1, 3)) }()
+	require.NoError(b, b.takeLease(b.openSource(r, streams.TicketOptions{})).Done(b.ctx))
 	require.NoError(b, <-issued)
-	require.Equal(b, 2, b.outstanding(r))
+	require.Equal(b, 2, b.countOutstanding(r))
 }
 
-func followers(b *bench) {
-	r := b.open(nil)
+func testFollowers(b *bench) {
+	r := b.openRun(nil)
 	stop := errors.New("seen")
 	_, err := r.LatestManifest(b.ctx)
 	require.ErrorIs(b, err, streams.ErrNoWeights)

@@ -19,51 +19,51 @@ import (
 )
 
 func trajectoryOnce(b *bench) {
-	r := b.open(nil)
-	b.publish(r, 1, 1, 2, 1)
+	r := b.openRun(nil)
+	b.publishGroups(r, 1, 1, 2, 1)
 	closed := Closed(3, 1, 4)
 	closed.Run = b.name
 	require.NoError(b, r.CloseGroup(b.ctx, closed))
 	require.NoError(b, r.CloseGroup(b.ctx, closed))
-	f := b.feed(r, streams.FeedOptions{})
+	f := b.openFeed(r, streams.FeedOptions{})
 	for i := range 2 {
-		d := b.next(f)
+		d := b.nextDelivery(f)
 		require.Equal(b, uint64(i+1), d.Sequence)
-		require.Equal(b, b.trajectory(i+1, 100), d.Trajectory)
+		require.Equal(b, b.newTrajectory(i+1, 100), d.Trajectory)
 		require.Nil(b, d.Closed)
 		require.NotZero(b, d.Bytes)
 		require.False(b, d.Published.IsZero())
 	}
-	require.Equal(b, closed, b.next(f).Closed)
-	b.nothing(r, f)
+	require.Equal(b, closed, b.nextDelivery(f).Closed)
+	b.requireNothing(r, f)
 
-	bad := b.trajectory(1, 100)
+	bad := b.newTrajectory(1, 100)
 	bad.Segments[0].Logprobs = nil
 	require.ErrorIs(b, r.Publish(b.ctx, bad), schemas.ErrInvalid)
-	bad = b.trajectory(1, 100)
+	bad = b.newTrajectory(1, 100)
 	bad.Run = "another"
 	require.ErrorContains(b, r.Publish(b.ctx, bad), "another")
-	bad = b.trajectory(1, 100)
+	bad = b.newTrajectory(1, 100)
 	bad.Producer = "p.1"
 	require.Error(b, r.Publish(b.ctx, bad))
 }
 
 func trajectoryLarge(b *bench) {
-	r := b.open(nil)
+	r := b.openRun(nil)
 	require.Less(b, b.conn.NATS().MaxPayload(), int64(1<<20), "the target's payload limit must make it go in parts")
-	large := b.trajectory(1, 100_000)
+	large := b.newTrajectory(1, 100_000)
 	var g errgroup.Group
 	g.Go(func() error { return r.Publish(b.ctx, large) })
-	g.Go(func() error { return r.Publish(b.ctx, b.trajectory(2, 60_000)) })
+	g.Go(func() error { return r.Publish(b.ctx, b.newTrajectory(2, 60_000)) })
 	for i := range 8 {
-		g.Go(func() error { return r.Publish(b.ctx, b.trajectory(10+i, 50)) })
+		g.Go(func() error { return r.Publish(b.ctx, b.newTrajectory(10+i, 50)) })
 	}
 	require.NoError(b, g.Wait())
 	require.NoError(b, r.Publish(b.ctx, large), "again, as after a lost acknowledgement")
-	f := b.feed(r, streams.FeedOptions{})
+	f := b.openFeed(r, streams.FeedOptions{})
 	var sequences []uint64
 	for range 10 {
-		d := b.next(f)
+		d := b.nextDelivery(f)
 		require.NotNil(b, d.Trajectory)
 		if d.Trajectory.ID == large.ID {
 			require.Equal(b, large, d.Trajectory)
@@ -71,61 +71,61 @@ func trajectoryLarge(b *bench) {
 		}
 		sequences = append(sequences, d.Sequence)
 	}
-	b.nothing(r, f)
+	b.requireNothing(r, f)
 	f.Close()
 	// From whatever sequence a reader goes on, it gets what comes after it, and no torn message.
 	slices.Sort(sequences)
 	identity := f.Identity()
 	for i, s := range sequences {
 		identity.Sequence = s
-		g := b.feed(r, streams.FeedOptions{From: &identity})
+		g := b.openFeed(r, streams.FeedOptions{From: &identity})
 		for _, want := range sequences[i+1:] {
-			require.Equal(b, want, b.next(g).Sequence)
+			require.Equal(b, want, b.nextDelivery(g).Sequence)
 		}
-		require.Equal(b, "end", b.next(g).Closed.Producer)
+		require.Equal(b, "end", b.nextDelivery(g).Closed.Producer)
 		g.Close()
 	}
-	require.Empty(b, b.rejected(r))
+	require.Empty(b, b.readRejected(r))
 	// A reader that may hold fewer messages than there are parts gets it none the less, and what comes after.
-	narrow := b.feed(r, streams.FeedOptions{Durable: "narrow", MaxPending: 3})
+	narrow := b.openFeed(r, streams.FeedOptions{Durable: "narrow", MaxPending: 3})
 	for _, want := range sequences {
-		d := b.next(narrow)
+		d := b.nextDelivery(narrow)
 		require.Equal(b, want, d.Sequence)
 		require.NoError(b, narrow.Ack(b.ctx, d.Sequence))
 	}
-	b.nothing(r, narrow)
+	b.requireNothing(r, narrow)
 	// The same where what is before is purged: a message in parts goes as a whole.
 	for i, s := range sequences {
 		identity.Sequence = s
-		g := b.feed(r, streams.FeedOptions{From: &identity})
+		g := b.openFeed(r, streams.FeedOptions{From: &identity})
 		require.NoError(b, g.Purge(b.ctx, s))
 		for _, want := range sequences[i+1:] {
-			require.Equal(b, want, b.next(g).Sequence)
+			require.Equal(b, want, b.nextDelivery(g).Sequence)
 		}
 		g.Close()
 	}
-	require.Empty(b, b.rejected(r))
-	huge := b.trajectory(3, 10)
+	require.Empty(b, b.readRejected(r))
+	huge := b.newTrajectory(3, 10)
 	huge.Answer = string(bytes.Repeat([]byte("x"), 300<<20))
 	require.ErrorIs(b, r.Publish(b.ctx, huge), streams.ErrTooLarge)
 }
 
 func trajectoryFull(b *bench) {
-	r := b.open(func(t *streams.Topology) { t.MaxTrajectories = 4 })
-	b.publish(r, 1, 2, 3, 4)
+	r := b.openRun(func(t *streams.Topology) { t.MaxTrajectories = 4 })
+	b.publishGroups(r, 1, 2, 3, 4)
 	short, cancel := context.WithTimeout(b.ctx, 100*time.Millisecond)
 	defer cancel()
-	require.ErrorIs(b, r.Publish(short, b.trajectory(5, 100)), context.DeadlineExceeded)
+	require.ErrorIs(b, r.Publish(short, b.newTrajectory(5, 100)), context.DeadlineExceeded)
 	var g errgroup.Group
 	for i := 5; i < 12; i++ {
-		g.Go(func() error { return r.Publish(b.ctx, b.trajectory(i, 100)) })
+		g.Go(func() error { return r.Publish(b.ctx, b.newTrajectory(i, 100)) })
 	}
 	// In parts, it waits just as well: no part without the others.
-	g.Go(func() error { return r.Publish(b.ctx, b.trajectory(12, 20_000)) })
-	f := b.feed(r, streams.FeedOptions{})
+	g.Go(func() error { return r.Publish(b.ctx, b.newTrajectory(12, 20_000)) })
+	f := b.openFeed(r, streams.FeedOptions{})
 	seen := make(map[string]bool)
 	for len(seen) < 12 {
-		d := b.next(f)
+		d := b.nextDelivery(f)
 		require.False(b, seen[d.Trajectory.ID])
 		seen[d.Trajectory.ID] = true
 		require.ErrorContains(b, f.Purge(b.ctx, d.Sequence), "not acked")
@@ -133,94 +133,94 @@ func trajectoryFull(b *bench) {
 		require.NoError(b, f.Purge(b.ctx, d.Sequence))
 	}
 	require.NoError(b, g.Wait())
-	require.Empty(b, b.rejected(r))
+	require.Empty(b, b.readRejected(r))
 }
 
 func feedOnce(b *bench) {
-	r := b.open(nil)
-	f := b.feed(r, streams.FeedOptions{MaxPending: 64, AckWait: 300 * time.Millisecond})
-	b.publish(r, 1, 2, 3, 4, 5, 6)
-	require.NoError(b, r.Publish(b.ctx, b.trajectory(7, 30_000)))
+	r := b.openRun(nil)
+	f := b.openFeed(r, streams.FeedOptions{MaxPending: 64, AckWait: 300 * time.Millisecond})
+	b.publishGroups(r, 1, 2, 3, 4, 5, 6)
+	require.NoError(b, r.Publish(b.ctx, b.newTrajectory(7, 30_000)))
 	var held []uint64
 	for i := range 7 {
-		held = append(held, b.next(f).Sequence)
+		held = append(held, b.nextDelivery(f).Sequence)
 		if i == 3 {
 			require.NoError(b, f.Ack(b.ctx, held[1], held[3]))
 		}
 	}
 	// The broker sends everything again: somebody reset the consumer, and acks were lost with that.
-	_, err := b.jetstream().ResetConsumerToSequence(b.ctx, f.Identity().Stream, "trainer", 1)
+	_, err := b.openJetStream().ResetConsumerToSequence(b.ctx, f.Identity().Stream, "trainer", 1)
 	require.NoError(b, err)
-	b.nothing(r, f)
+	b.requireNothing(r, f)
 	require.NoError(b, f.Ack(b.ctx, held...))
 	require.ErrorIs(b, f.Ack(b.ctx, 1000), streams.ErrNotInFlight)
 	f.Close()
-	again := b.feed(r, streams.FeedOptions{MaxPending: 64})
-	require.NoError(b, r.Publish(b.ctx, b.trajectory(8, 100)))
-	require.Equal(b, "g8-0-0", b.next(again).Trajectory.ID, "what was acked does not come again")
+	again := b.openFeed(r, streams.FeedOptions{MaxPending: 64})
+	require.NoError(b, r.Publish(b.ctx, b.newTrajectory(8, 100)))
+	require.Equal(b, "g8-0-0", b.nextDelivery(again).Trajectory.ID, "what was acked does not come again")
 	// What was returned and not acked goes to the next feed.
 	again.Close()
-	require.Equal(b, "g8-0-0", b.next(b.feed(r, streams.FeedOptions{})).Trajectory.ID)
+	require.Equal(b, "g8-0-0", b.nextDelivery(b.openFeed(r, streams.FeedOptions{})).Trajectory.ID)
 }
 
 func feedFrom(b *bench) {
-	r := b.open(nil)
-	b.publish(r, 1, 2, 3, 4)
-	f := b.feed(r, streams.FeedOptions{MaxPending: 2})
+	r := b.openRun(nil)
+	b.publishGroups(r, 1, 2, 3, 4)
+	f := b.openFeed(r, streams.FeedOptions{MaxPending: 2})
 	position := f.Identity()
 	require.Zero(b, position.Sequence)
 	for range 2 {
-		require.NoError(b, f.Ack(b.ctx, b.next(f).Sequence))
+		require.NoError(b, f.Ack(b.ctx, b.nextDelivery(f).Sequence))
 	}
-	require.Equal(b, "g3-0-0", b.next(f).Trajectory.ID)
+	require.Equal(b, "g3-0-0", b.nextDelivery(f).Trajectory.ID)
 	f.Close()
 	for _, c := range []struct {
 		sequence uint64
 		want     string
 	}{{1, "g2-0-0"}, {3, "g4-0-0"}, {0, "g1-0-0"}} {
 		position.Sequence = c.sequence
-		f := b.feed(r, streams.FeedOptions{From: &position})
+		f := b.openFeed(r, streams.FeedOptions{From: &position})
 		require.Equal(b, position, f.Identity())
-		require.Equal(b, c.want, b.next(f).Trajectory.ID)
+		require.Equal(b, c.want, b.nextDelivery(f).Trajectory.ID)
 		f.Close()
 	}
 	// A stranger's message claims to be the second part of the one at the position.
-	good, err := schemas.Marshal(b.trajectory(5, 10))
+	good, err := schemas.Marshal(b.newTrajectory(5, 10))
 	require.NoError(b, err)
-	_, err = b.jetstream().PublishMsg(b.ctx, &nats.Msg{
+	_, err = b.openJetStream().PublishMsg(b.ctx, &nats.Msg{
 		Subject: "weir." + b.name + ".trajectories.3.p1", Header: partHeader("2/2", 5000, "x"), Data: good,
 	})
 	require.NoError(b, err)
 	position.Sequence = 4
-	f = b.feed(r, streams.FeedOptions{From: &position})
-	b.nothing(r, f)
-	require.Equal(b, schemas.ReasonMalformed, b.rejected(r)[0].Reason)
+	f = b.openFeed(r, streams.FeedOptions{From: &position})
+	b.requireNothing(r, f)
+	require.Equal(b, schemas.ReasonMalformed, b.readRejected(r)[0].Reason)
 	f.Close()
 	// And another, of one that is purged, whose parts nobody can count any more.
-	_, err = b.jetstream().PublishMsg(b.ctx, &nats.Msg{
+	_, err = b.openJetStream().PublishMsg(b.ctx, &nats.Msg{
 		Subject: "weir." + b.name + ".trajectories.3.p1", Header: partHeader("2/2", 5000, "x"), Data: good,
 	})
 	require.NoError(b, err)
 	position.Sequence = 6
-	f = b.feed(r, streams.FeedOptions{From: &position})
+	f = b.openFeed(r, streams.FeedOptions{From: &position})
 	require.NoError(b, f.Purge(b.ctx, 6))
-	b.publish(r, 9)
-	require.Equal(b, "g9-0-0", b.next(f).Trajectory.ID)
-	rejected := b.rejected(r)
+	b.publishGroups(r, 9)
+	require.Equal(b, "g9-0-0", b.nextDelivery(f).Trajectory.ID)
+	rejected := b.readRejected(r)
 	require.Len(b, rejected, 2)
 	require.Equal(b, uint64(7), rejected[1].Original)
 	require.Equal(b, schemas.ReasonMalformed, rejected[1].Reason)
 }
 
 func feedRecreated(b *bench) {
-	r := b.open(nil)
-	b.publish(r, 1, 2)
-	f := b.feed(r, streams.FeedOptions{})
-	b.next(f)
+	r := b.openRun(nil)
+	b.publishGroups(r, 1, 2)
+	f := b.openFeed(r, streams.FeedOptions{})
+	b.nextDelivery(f)
 	position := f.Identity()
-	require.NoError(b, b.jetstream().DeleteStream(b.ctx, position.Stream))
-	again := b.open(nil)
-	b.publish(again, 3, 4)
+	require.NoError(b, b.openJetStream().DeleteStream(b.ctx, position.Stream))
+	again := b.openRun(nil)
+	b.publishGroups(again, 3, 4)
 	position.Sequence = 1
 	_, err := again.Feed(b.ctx, streams.FeedOptions{From: &position})
 	require.ErrorIs(b, err, streams.ErrStreamRecreated)
@@ -236,9 +236,9 @@ func feedRecreated(b *bench) {
 }
 
 func feedTruncated(b *bench) {
-	r := b.open(nil)
-	b.publish(r, 1, 2)
-	position := b.feed(r, streams.FeedOptions{}).Identity()
+	r := b.openRun(nil)
+	b.publishGroups(r, 1, 2)
+	position := b.openFeed(r, streams.FeedOptions{}).Identity()
 	position.Sequence = 3
 	_, err := r.Feed(b.ctx, streams.FeedOptions{From: &position})
 	require.ErrorIs(b, err, streams.ErrStreamTruncated)
@@ -246,16 +246,16 @@ func feedTruncated(b *bench) {
 }
 
 func feedRejects(b *bench) {
-	r := b.open(nil)
+	r := b.openRun(nil)
 	encode := func(v any) []byte {
 		data, err := schemas.Marshal(v)
 		require.NoError(b, err)
 		return data
 	}
-	good := b.trajectory(1, 10)
-	foreign := b.trajectory(1, 10)
+	good := b.newTrajectory(1, 10)
+	foreign := b.newTrajectory(1, 10)
 	foreign.Run = "another"
-	broken := b.trajectory(1, 10)
+	broken := b.newTrajectory(1, 10)
 	broken.Segments[0].ActionMask[0] = 1
 	version := encode(good)
 	version = bytes.Replace(version, append([]byte("schema"), schemas.Version), []byte("schema\x09"), 1)
@@ -269,7 +269,7 @@ func feedRejects(b *bench) {
 		{"empty", "trajectories.3.p1", nil, nil, schemas.ReasonMalformed},
 		{"cut off", "trajectories.3.p1", encode(good)[:100], nil, schemas.ReasonMalformed},
 		{"another wire version", "trajectories.3.p1", version, nil, schemas.ReasonVersion},
-		{"another kind", "trajectories.3.p1", encode(b.ticket(1, 0)), nil, schemas.ReasonForeign},
+		{"another kind", "trajectories.3.p1", encode(b.newTicket(1, 0)), nil, schemas.ReasonForeign},
 		{"another run", "trajectories.3.p1", encode(foreign), nil, schemas.ReasonForeign},
 		{"another producer's subject", "trajectories.3.p2", encode(good), nil, schemas.ReasonForeign},
 		{"another version's subject", "trajectories.4.p1", encode(good), nil, schemas.ReasonForeign},
@@ -280,22 +280,22 @@ func feedRejects(b *bench) {
 		{"a part without the others", "trajectories.3.p1", encode(good), partHeader("2/2", 5000, good.ID), schemas.ReasonMalformed},
 		{"more than a reader holds", "trajectories.3.p1", encode(good), partHeader("1/2", 1<<40, good.ID), schemas.ReasonOversized},
 	}
-	js := b.jetstream()
+	js := b.openJetStream()
 	for _, c := range cases {
 		_, err := js.PublishMsg(b.ctx, &nats.Msg{Subject: "weir." + b.name + "." + c.subject, Header: c.header, Data: c.data})
 		require.NoError(b, err, c.name)
 	}
-	b.publish(r, 2)
-	f := b.feed(r, streams.FeedOptions{})
-	require.Equal(b, "g2-0-0", b.next(f).Trajectory.ID)
-	b.nothing(r, f)
+	b.publishGroups(r, 2)
+	f := b.openFeed(r, streams.FeedOptions{})
+	require.Equal(b, "g2-0-0", b.nextDelivery(f).Trajectory.ID)
+	b.requireNothing(r, f)
 	refused := map[schemas.Reason]int{}
 	for _, c := range cases {
 		refused[c.reason]++
 	}
 	require.Equal(b, refused, f.Refused())
 	require.Empty(b, f.Refused())
-	rejected := b.rejected(r)
+	rejected := b.readRejected(r)
 	require.Len(b, rejected, len(cases))
 	for i, c := range cases {
 		m := rejected[i]
@@ -314,17 +314,17 @@ func partHeader(index string, size int, of string) nats.Header {
 }
 
 func feedReject(b *bench) {
-	r := b.open(nil)
-	large := b.trajectory(1, 30_000)
+	r := b.openRun(nil)
+	large := b.newTrajectory(1, 30_000)
 	require.NoError(b, r.Publish(b.ctx, large))
-	b.publish(r, 2)
-	f := b.feed(r, streams.FeedOptions{})
-	d := b.next(f)
+	b.publishGroups(r, 2)
+	f := b.openFeed(r, streams.FeedOptions{})
+	d := b.nextDelivery(f)
 	require.NoError(b, f.Reject(b.ctx, d, schemas.ReasonStale, "3 versions behind, at most 1"))
 	require.NoError(b, f.Reject(b.ctx, d, schemas.ReasonStale, "again"))
 	require.ErrorIs(b, f.Reject(b.ctx, &streams.Delivery{Delivery: schemas.Delivery{Sequence: 500}}, schemas.ReasonStale, ""), streams.ErrNotInFlight)
-	require.Equal(b, "g2-0-0", b.next(f).Trajectory.ID)
-	rejected := b.rejected(r)
+	require.Equal(b, "g2-0-0", b.nextDelivery(f).Trajectory.ID)
+	rejected := b.readRejected(r)
 	require.Len(b, rejected, 1)
 	require.Equal(b, schemas.ReasonStale, rejected[0].Reason)
 	require.Equal(b, "3 versions behind, at most 1", rejected[0].Detail)
@@ -333,29 +333,29 @@ func feedReject(b *bench) {
 	require.NoError(b, r.Replay(b.ctx, rejected[0]))
 	// One that a checkpoint has carried is no longer the feed's: it is kept all the same, once, and can be replayed.
 	for range 2 {
-		require.NoError(b, f.RejectCarried(b.ctx, 2, b.trajectory(2, 100), schemas.ReasonStale, "later"))
+		require.NoError(b, f.RejectCarried(b.ctx, 2, b.newTrajectory(2, 100), schemas.ReasonStale, "later"))
 	}
-	rejected = b.rejected(r)
+	rejected = b.readRejected(r)
 	require.Len(b, rejected, 2)
 	require.Equal(b, uint64(2), rejected[1].Original)
 	require.NoError(b, r.Replay(b.ctx, rejected[1]))
-	require.Equal(b, large, b.next(f).Trajectory)
-	require.Equal(b, b.trajectory(2, 100), b.next(f).Trajectory)
-	b.nothing(r, f)
+	require.Equal(b, large, b.nextDelivery(f).Trajectory)
+	require.Equal(b, b.newTrajectory(2, 100), b.nextDelivery(f).Trajectory)
+	b.requireNothing(r, f)
 }
 
-// outage works on while the target goes away and comes back, twice, and wants everything exactly once.
-func outage(b *bench) {
+// testOutage works on while the target goes away and comes back, twice, and wants everything exactly once.
+func testOutage(b *bench) {
 	const groups, producers = 24, 3
-	r := b.open(func(t *streams.Topology) { t.Lease = 2 * time.Second; t.MaxDeliver = 1000 })
-	f := b.feed(r, streams.FeedOptions{AckWait: 2 * time.Second})
+	r := b.openRun(func(t *streams.Topology) { t.Lease = 2 * time.Second; t.MaxDeliver = 1000 })
+	f := b.openFeed(r, streams.FeedOptions{AckWait: 2 * time.Second})
 	ctx, cancel := context.WithCancel(b.ctx)
 	defer cancel()
 	var work errgroup.Group
 	for range producers {
-		own, err := b.connect().Attach(b.ctx, b.name)
+		own, err := b.connectTarget().Attach(b.ctx, b.name)
 		require.NoError(b, err)
-		s := b.source(own, streams.TicketOptions{MaxLeases: 4})
+		s := b.openSource(own, streams.TicketOptions{MaxLeases: 4})
 		work.Go(func() error {
 			for {
 				l, err := s.Take(ctx)
@@ -383,7 +383,7 @@ func outage(b *bench) {
 	work.Go(func() error {
 		for g := range groups {
 			for s := range 4 {
-				if err := r.Issue(ctx, b.ticket(g, s)); err != nil {
+				if err := r.Issue(ctx, b.newTicket(g, s)); err != nil {
 					return err
 				}
 			}
@@ -424,9 +424,9 @@ func outage(b *bench) {
 	b.target.Stop(b.T)
 	b.target.Start(b.T)
 	require.NoError(b, <-received)
-	b.becomes(r, 0)
+	b.awaitOutstanding(r, 0)
 	cancel()
 	require.NoError(b, work.Wait())
 	require.Len(b, seen, groups*4)
-	b.nothing(r, f)
+	b.requireNothing(r, f)
 }

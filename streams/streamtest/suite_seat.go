@@ -9,34 +9,34 @@ import (
 	"github.com/weir-rl/weir/streams"
 )
 
-// another is a handle on the run over a connection of its own.
-func (b *bench) another() *streams.Run {
+// openAnother is a handle on the run over a connection of its own.
+func (b *bench) openAnother() *streams.Run {
 	b.Helper()
-	r, err := b.connect().Attach(b.ctx, b.name)
+	r, err := b.connectTarget().Attach(b.ctx, b.name)
 	require.NoError(b, err)
 	return r
 }
 
-func (b *bench) seat(r *streams.Run, from *streams.Position) *streams.Seat {
+func (b *bench) takeSeat(r *streams.Run, from *streams.Position) *streams.Seat {
 	b.Helper()
 	s, err := r.TakeSeat(b.ctx, from)
 	require.NoError(b, err)
 	return s
 }
 
-// steer is what a trainer does at the end of a step, but for the purge.
-func (b *bench) steer(r *streams.Run, version int64) []error {
+// steerRun is what a trainer does at the end of a step, but for the purge.
+func (b *bench) steerRun(r *streams.Run, version int64) []error {
 	manifest, shards := Weights(b.name, version, []byte{byte(version)})
 	return []error{
 		PublishWeights(b.ctx, r, manifest, shards),
 		r.UpdateControl(b.ctx, func(*schemas.Control) *schemas.Control {
 			return &schemas.Control{Run: b.name, PolicyVersion: version, At: time.Unix(version, 0).UTC()}
 		}),
-		r.Issue(b.ctx, b.ticket(int(version), 0)),
+		r.Issue(b.ctx, b.newTicket(int(version), 0)),
 	}
 }
 
-func (b *bench) stands(r *streams.Run, version int64, tickets int) {
+func (b *bench) requireStanding(r *streams.Run, version int64, tickets int) {
 	b.Helper()
 	m, err := r.LatestManifest(b.ctx)
 	require.NoError(b, err)
@@ -44,26 +44,26 @@ func (b *bench) stands(r *streams.Run, version int64, tickets int) {
 	c, err := r.Control(b.ctx)
 	require.NoError(b, err)
 	require.Equal(b, version, c.PolicyVersion)
-	require.Equal(b, tickets, b.outstanding(r))
+	require.Equal(b, tickets, b.countOutstanding(r))
 }
 
 func seatTaken(b *bench) {
-	b.open(nil)
-	zombie := b.seat(b.another(), nil)
-	b.publish(zombie.Run(), 1, 2, 3)
-	require.Equal(b, []error{nil, nil, nil}, b.steer(zombie.Run(), 0))
-	feed := b.feed(zombie.Run(), streams.FeedOptions{})
-	held := b.next(feed)
+	b.openRun(nil)
+	zombie := b.takeSeat(b.openAnother(), nil)
+	b.publishGroups(zombie.Run(), 1, 2, 3)
+	require.Equal(b, []error{nil, nil, nil}, b.steerRun(zombie.Run(), 0))
+	feed := b.openFeed(zombie.Run(), streams.FeedOptions{})
+	held := b.nextDelivery(feed)
 	watched := make(chan error, 1)
 	go func() { watched <- zombie.Watch(b.ctx) }()
 
-	heir := b.seat(b.another(), nil)
+	heir := b.takeSeat(b.openAnother(), nil)
 	require.Equal(b, zombie.Epoch()+1, heir.Epoch())
 	require.ErrorIs(b, <-watched, streams.ErrFenced)
 	require.ErrorIs(b, zombie.Check(b.ctx), streams.ErrFenced)
 	require.ErrorIs(b, zombie.Renew(b.ctx), streams.ErrFenced)
 	require.NoError(b, heir.Check(b.ctx))
-	for _, err := range b.steer(zombie.Run(), 1) {
+	for _, err := range b.steerRun(zombie.Run(), 1) {
 		require.ErrorIs(b, err, streams.ErrFenced)
 	}
 	require.ErrorIs(b, feed.Purge(b.ctx, 0), streams.ErrFenced)
@@ -74,43 +74,43 @@ func seatTaken(b *bench) {
 		_, err = feed.Next(b.ctx)
 	}
 	require.ErrorIs(b, err, streams.ErrFenced)
-	b.stands(heir.Run(), 0, 1)
+	b.requireStanding(heir.Run(), 0, 1)
 
 	// Nothing that the zombie had was taken away.
-	feed = b.feed(heir.Run(), streams.FeedOptions{})
+	feed = b.openFeed(heir.Run(), streams.FeedOptions{})
 	for g := 1; g <= 3; g++ {
-		d := b.next(feed)
-		require.Equal(b, b.trajectory(g, 100), d.Trajectory)
+		d := b.nextDelivery(feed)
+		require.Equal(b, b.newTrajectory(g, 100), d.Trajectory)
 		require.NoError(b, feed.Ack(b.ctx, d.Sequence))
 	}
-	require.Equal(b, []error{nil, nil, nil}, b.steer(heir.Run(), 1))
-	b.stands(heir.Run(), 1, 2)
+	require.Equal(b, []error{nil, nil, nil}, b.steerRun(heir.Run(), 1))
+	b.requireStanding(heir.Run(), 1, 2)
 	require.NoError(b, heir.Renew(b.ctx))
-	require.Equal(b, heir.Epoch()+1, b.seat(b.another(), nil).Epoch(), "nor does an heir of the heir wait")
+	require.Equal(b, heir.Epoch()+1, b.takeSeat(b.openAnother(), nil).Epoch(), "nor does an heir of the heir wait")
 }
 
 func seatPurged(b *bench) {
-	b.open(nil)
-	first := b.seat(b.another(), nil)
-	b.publish(first.Run(), 1, 2, 3)
-	feed := b.feed(first.Run(), streams.FeedOptions{})
+	b.openRun(nil)
+	first := b.takeSeat(b.openAnother(), nil)
+	b.publishGroups(first.Run(), 1, 2, 3)
+	feed := b.openFeed(first.Run(), streams.FeedOptions{})
 	for range 2 {
-		require.NoError(b, feed.Ack(b.ctx, b.next(feed).Sequence))
+		require.NoError(b, feed.Ack(b.ctx, b.nextDelivery(feed).Sequence))
 	}
 	require.NoError(b, feed.Purge(b.ctx, 2))
 	position := feed.Identity()
 	position.Sequence = 1
-	_, err := b.another().TakeSeat(b.ctx, &position)
+	_, err := b.openAnother().TakeSeat(b.ctx, &position)
 	require.ErrorIs(b, err, streams.ErrPurged)
 	require.ErrorContains(b, err, "needed from 2 on")
 	require.NoError(b, first.Check(b.ctx), "who cannot go on fences nobody")
 	position.Sequence = 2
-	second := b.seat(b.another(), &position)
-	require.Equal(b, "g3-0-0", b.next(b.feed(second.Run(), streams.FeedOptions{From: &position})).Trajectory.ID)
+	second := b.takeSeat(b.openAnother(), &position)
+	require.Equal(b, "g3-0-0", b.nextDelivery(b.openFeed(second.Run(), streams.FeedOptions{From: &position})).Trajectory.ID)
 	position.Created = position.Created.Add(time.Second)
 	position.Sequence = 0
-	b.seat(b.another(), &position) // it has to do with another stream
+	b.takeSeat(b.openAnother(), &position) // it has to do with another stream
 	position = feed.Identity()
-	_, err = b.another().TakeSeat(b.ctx, &position)
+	_, err = b.openAnother().TakeSeat(b.ctx, &position)
 	require.ErrorIs(b, err, streams.ErrPurged, "every holder hands on how far was purged")
 }

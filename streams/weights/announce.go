@@ -21,7 +21,7 @@ func (p *Publisher) announceVersion(ctx context.Context, plan versionPlan, store
 func (p *Publisher) tidyStore(ctx context.Context, plan versionPlan, stored storedVersion, whole ShardSource) {
 	m := stored.announced
 	log := p.run.Log().With("version", m.Version)
-	present, err := p.store.list(ctx)
+	present, err := p.store.listShards(ctx)
 	if err == nil {
 		err = p.run.CheckSeat(ctx)
 	}
@@ -43,14 +43,14 @@ func (p *Publisher) tidyStore(ctx context.Context, plan versionPlan, stored stor
 	}
 	sweep := time.Since(p.swept) >= sweepEvery
 	if sweep {
-		if err := p.store.sweep(ctx, orphanAge); err != nil {
+		if err := p.store.sweepUnfinished(ctx, orphanAge); err != nil {
 			log.Warn("unfinished shards not removed", "err", err)
 		}
 		p.swept = time.Now()
 	}
 	history := append([]*schemas.Manifest{m}, plan.history...)
 	for _, hash := range p.unneededShards(history, present, sweep) {
-		if err := p.store.remove(ctx, hash); err != nil {
+		if err := p.store.removeShard(ctx, hash); err != nil {
 			log.Warn("old shard not removed", "shard", hash, "err", err)
 		}
 	}

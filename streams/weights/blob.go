@@ -60,8 +60,8 @@ func FileSource(paths []string) ShardSource {
 // pieceBytes is how much of a shard is in memory at once where it is read or written on its own.
 const pieceBytes = 1 << 18
 
-// readAll reads a blob from its beginning until ctx ends.
-func readAll(ctx context.Context, b Blob) io.Reader {
+// readerOf reads a blob from its beginning until ctx ends.
+func readerOf(ctx context.Context, b Blob) io.Reader {
 	return withContext(ctx, io.NewSectionReader(b, 0, b.Size()))
 }
 
@@ -80,8 +80,8 @@ type readFunc func(p []byte) (int, error)
 
 func (f readFunc) Read(p []byte) (int, error) { return f(p) }
 
-// copyAll copies until r ends, a piece at a time: io.Copy would hand over to a file's own way, which does not see ctx.
-func copyAll(w io.Writer, r io.Reader) (int64, error) {
+// copyPieces copies until r ends, a piece at a time: io.Copy would hand over to a file's own way, which does not see ctx.
+func copyPieces(w io.Writer, r io.Reader) (int64, error) {
 	return io.CopyBuffer(writeOnly{w}, r, make([]byte, pieceBytes))
 }
 
@@ -90,7 +90,7 @@ type writeOnly struct{ io.Writer }
 // hashOf is a blob's content hash, as schemas.ContentHash gives it.
 func hashOf(ctx context.Context, b Blob) (string, error) {
 	h := sha256.New()
-	n, err := copyAll(h, readAll(ctx, b))
+	n, err := copyPieces(h, readerOf(ctx, b))
 	if err != nil {
 		return "", err
 	}
@@ -108,16 +108,16 @@ func bytesOf(ctx context.Context, b Blob) ([]byte, error) {
 		return m.data, nil
 	}
 	data := make([]byte, b.Size())
-	_, err := io.ReadFull(readAll(ctx, b), data)
+	_, err := io.ReadFull(readerOf(ctx, b), data)
 	return data, err
 }
 
 // sink takes a stored shard's bytes in order. restart forgets those so far: the shard is read from its beginning again.
 type sink interface {
 	io.Writer
-	restart() error
+	restartShard() error
 	// sum is the content hash of what was written since the last restart.
-	sum() string
+	contentHash() string
 }
 
 // inMemory is a sink that keeps the bytes.
@@ -128,12 +128,12 @@ func (m *inMemory) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (m *inMemory) restart() error {
+func (m *inMemory) restartShard() error {
 	m.data = m.data[:0]
 	return nil
 }
 
-func (m *inMemory) sum() string {
+func (m *inMemory) contentHash() string {
 	h := sha256.Sum256(m.data)
 	return hex.EncodeToString(h[:])
 }
@@ -152,10 +152,10 @@ func (t *inFile) Write(p []byte) (int, error) {
 	return n, err
 }
 
-func (t *inFile) restart() error {
+func (t *inFile) restartShard() error {
 	t.h.Reset()
 	_, err := t.f.Seek(0, io.SeekStart)
 	return errors.Join(err, t.f.Truncate(0))
 }
 
-func (t *inFile) sum() string { return hexSum(t.h) }
+func (t *inFile) contentHash() string { return hexSum(t.h) }

@@ -56,14 +56,14 @@ func (p *Publisher) spoolDeltas(ctx context.Context, plan versionPlan, whole who
 	for _, s := range m.Shards {
 		known += s.Size
 	}
-	most := newRoom(known / 2)
+	most := newDeltaRoom(known / 2)
 	d := &deltas{shards: make([]schemas.Shard, len(m.Shards)), sizes: make([]int64, len(m.Shards))}
 	if d.spool, err = p.newSpool(); err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			d.spool.remove()
+			d.spool.removeSpool()
 		}
 	}()
 	err = eachShard(ctx, len(m.Shards), func(i int) error {
@@ -73,7 +73,7 @@ func (p *Publisher) spoolDeltas(ctx context.Context, plan versionPlan, whole who
 		}
 		defer func() { _ = next.Close() }() // read only
 		d.sizes[i] = next.Size()
-		d.shards[i], err = writeDelta(ctx, plan.base, next, i, elementSize(m), d.spool.path(i), most)
+		d.shards[i], err = writeDelta(ctx, plan.base, next, i, elementSize(m), d.spool.deltaPath(i), most)
 		return err
 	})
 	if err != nil {
@@ -105,7 +105,7 @@ func writeDelta(ctx context.Context, held *heldVersion, next Blob, i, width int,
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	was, is, to := sha256.New(), sha256.New(), newInFile(f)
-	err = delta.Write(most.boundWriter(to), io.TeeReader(readAll(ctx, base), was), io.TeeReader(readAll(ctx, next), is), next.Size(), width)
+	err = delta.Write(most.boundWriter(to), io.TeeReader(readerOf(ctx, base), was), io.TeeReader(readerOf(ctx, next), is), next.Size(), width)
 	if err != nil {
 		return s, err
 	}
@@ -113,7 +113,7 @@ func writeDelta(ctx context.Context, held *heldVersion, next Blob, i, width int,
 		return s, fmt.Errorf("shard %d of version %d has changed since it was published", i, held.manifest.Version)
 	}
 	size, err := f.Seek(0, io.SeekCurrent)
-	return schemas.Shard{Hash: to.sum(), Size: size, Encoding: schemas.EncodingDelta, FullHash: hexSum(is)}, err
+	return schemas.Shard{Hash: to.contentHash(), Size: size, Encoding: schemas.EncodingDelta, FullHash: hexSum(is)}, err
 }
 
 // elementSize is the size of the numbers in a version's shards; an adapter's are float32.
@@ -130,7 +130,7 @@ type room struct {
 	taken atomic.Int64
 }
 
-func newRoom(most int64) *room { return &room{most: most} }
+func newDeltaRoom(most int64) *room { return &room{most: most} }
 
 // boundWriter is a writer that counts.
 func (r *room) boundWriter(w io.Writer) io.Writer { return &bounded{r, w} }
@@ -162,11 +162,11 @@ func (p *Publisher) newSpool() (*spool, error) {
 	return &spool{dir}, nil
 }
 
-func (s *spool) path(i int) string { return filepath.Join(s.dir, strconv.Itoa(i)) }
+func (s *spool) deltaPath(i int) string { return filepath.Join(s.dir, strconv.Itoa(i)) }
 
-func (s *spool) open(i int) (Blob, error) { return OpenBlob(s.path(i)) }
+func (s *spool) openDelta(i int) (Blob, error) { return OpenBlob(s.deltaPath(i)) }
 
-func (s *spool) remove() {
+func (s *spool) removeSpool() {
 	if s != nil {
 		_ = os.RemoveAll(s.dir) // what a failure leaves is swept
 	}

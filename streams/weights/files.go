@@ -30,8 +30,8 @@ func (f folderShards) shardPath(hash string) (string, error) {
 	return filepath.Join(f.dir, hash), nil
 }
 
-// put links the blob where it is a file on the same disk, else it copies it; either way it hashes what then lies in the folder.
-func (f folderShards) put(ctx context.Context, hash string, blob Blob) (_ string, err error) {
+// putShard links the blob where it is a file on the same disk, else it copies it; either way it hashes what then lies in the folder.
+func (f folderShards) putShard(ctx context.Context, hash string, blob Blob) (_ string, err error) {
 	if hash != "" {
 		path, err := f.shardPath(hash)
 		if err != nil {
@@ -92,12 +92,12 @@ func (f folderShards) bringBlob(ctx context.Context, blob Blob) (tmp, hash strin
 		return "", "", err
 	}
 	to := newInFile(out)
-	_, err = copyAll(to, readAll(ctx, blob))
+	_, err = copyPieces(to, readerOf(ctx, blob))
 	err = errors.Join(err, out.Chmod(0o644), out.Sync(), out.Close())
 	if err != nil {
 		_ = os.Remove(out.Name())
 	}
-	return out.Name(), to.sum(), err
+	return out.Name(), to.contentHash(), err
 }
 
 // hashLinked syncs a file, makes it readable for all, and hashes it. The name may stand for another file than the blob's, where
@@ -151,22 +151,22 @@ func (f folderShards) openShard(shard schemas.Shard) (Blob, error) {
 	return blob, nil
 }
 
-func (f folderShards) get(ctx context.Context, shard schemas.Shard, to sink) error {
+func (f folderShards) readShard(ctx context.Context, shard schemas.Shard, to sink) error {
 	blob, err := f.openShard(shard)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = blob.Close() }() // read only
-	if err := to.restart(); err != nil {
+	if err := to.restartShard(); err != nil {
 		return err
 	}
-	if _, err := copyAll(to, readAll(ctx, blob)); err != nil {
+	if _, err := copyPieces(to, readerOf(ctx, blob)); err != nil {
 		return fmt.Errorf("get shard %s: %w", shard.Hash, err)
 	}
 	return nil
 }
 
-func (f folderShards) list(context.Context) (map[string]time.Duration, error) {
+func (f folderShards) listShards(context.Context) (map[string]time.Duration, error) {
 	entries, err := os.ReadDir(f.dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("list shards: %w", err)
@@ -188,7 +188,7 @@ func (f folderShards) list(context.Context) (map[string]time.Duration, error) {
 	return hashes, nil
 }
 
-func (f folderShards) remove(_ context.Context, hash string) error {
+func (f folderShards) removeShard(_ context.Context, hash string) error {
 	path, err := f.shardPath(hash)
 	if err != nil {
 		return err
@@ -199,7 +199,7 @@ func (f folderShards) remove(_ context.Context, hash string) error {
 	return nil
 }
 
-func (f folderShards) sweep(_ context.Context, age time.Duration) error {
+func (f folderShards) sweepUnfinished(_ context.Context, age time.Duration) error {
 	tmps, err := filepath.Glob(filepath.Join(f.dir, tmpPrefix+"*"))
 	if err != nil {
 		return fmt.Errorf("sweep shards: %w", err)

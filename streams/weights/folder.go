@@ -97,7 +97,7 @@ func (d *Folder) bringShard(ctx context.Context, links []*schemas.Manifest, i in
 		if err != nil {
 			return "", err
 		}
-		there, err := d.isThere(ctx, path, s.FullHash)
+		there, err := d.holdsFile(ctx, path, s.FullHash)
 		if err != nil {
 			return "", err
 		}
@@ -136,7 +136,7 @@ func (d *Folder) bringFrozen(ctx context.Context, s schemas.Shard, in folderShar
 	if err != nil {
 		return "", err
 	}
-	there, err := d.isThere(ctx, path, s.FullHash)
+	there, err := d.holdsFile(ctx, path, s.FullHash)
 	if err != nil || there {
 		return path, err
 	}
@@ -151,9 +151,9 @@ type stamp struct {
 
 func stampOf(info fs.FileInfo) stamp { return stamp{info.Size(), info.ModTime()} }
 
-// isThere says whether a file holds what its hash says; one that holds something else is removed. A file is hashed once, unless it
+// holdsFile says whether a file holds what its hash says; one that holds something else is removed. A file is hashed once, unless it
 // has changed.
-func (d *Folder) isThere(ctx context.Context, path, hash string) (bool, error) {
+func (d *Folder) holdsFile(ctx context.Context, path, hash string) (bool, error) {
 	blob, err := OpenBlob(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -234,7 +234,7 @@ func (d *Folder) bringWhole(ctx context.Context, s schemas.Shard, in folderShard
 	if os.Link(stored, path) != nil {
 		return d.fillFile(ctx, s, s.FullHash, in, d.fetchShard)
 	}
-	there, err := d.isThere(ctx, path, s.FullHash)
+	there, err := d.holdsFile(ctx, path, s.FullHash)
 	if err == nil && !there {
 		err = fmt.Errorf("%w: %s: its bytes have another hash", streams.ErrCorruptShard, stored)
 	}
@@ -244,14 +244,14 @@ func (d *Folder) bringWhole(ctx context.Context, s schemas.Shard, in folderShard
 // fetchShard reads a stored shard into a file.
 func (d *Folder) fetchShard(ctx context.Context, s schemas.Shard, f *os.File) (string, error) {
 	to := newInFile(f)
-	if err := d.store.get(ctx, s, to); err != nil {
+	if err := d.store.readShard(ctx, s, to); err != nil {
 		return "", err
 	}
 	size, err := f.Seek(0, io.SeekCurrent)
 	if err != nil {
 		return "", err
 	}
-	return s.Hash, verifyShard(s, size, to.sum())
+	return s.Hash, verifyShard(s, size, to.contentHash())
 }
 
 // applyStored writes what the file of a base becomes by a stored delta.
@@ -273,13 +273,13 @@ func (d *Folder) applyStored(ctx context.Context, s schemas.Shard, base string, 
 	}
 	defer func() { _ = before.Close() }() // read only
 	to := newInFile(f)
-	if err := delta.Apply(to, readAll(ctx, before), before.Size(), packed); err != nil {
+	if err := delta.Apply(to, readerOf(ctx, before), before.Size(), packed); err != nil {
 		if errors.Is(err, delta.ErrCorrupt) {
 			err = fmt.Errorf("%w: %s: %w", streams.ErrCorruptShard, s.Hash, err)
 		}
 		return "", err
 	}
-	return to.sum(), nil
+	return to.contentHash(), nil
 }
 
 // keepOnly removes everything in a folder but the files of a version.

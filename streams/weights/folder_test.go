@@ -30,7 +30,7 @@ func (c watched) get(ctx context.Context, s schemas.Shard, to sink) error {
 			return err
 		}
 	}
-	return c.shardStore.get(ctx, s, to)
+	return c.shardStore.readShard(ctx, s, to)
 }
 
 // read is the contents of files.
@@ -167,7 +167,7 @@ func TestFilesThatCannotBeBroughtLeaveTheVersionBefore(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, wholeOf(1), read(t, paths))
 
-		require.NoError(t, w.store.remove(f.ctx, before.Shards[0].Hash))
+		require.NoError(t, w.store.removeShard(f.ctx, before.Shards[0].Hash))
 		_, err = w.Files(f.ctx, before, filepath.Join(t.TempDir(), "elsewhere"))
 		require.ErrorIs(t, err, streams.ErrNoShard)
 	})
@@ -177,7 +177,7 @@ func TestFilesThatCannotBeBroughtLeaveTheVersionBefore(t *testing.T) {
 type appending struct{ shardStore }
 
 func (a appending) get(ctx context.Context, s schemas.Shard, to sink) error {
-	return a.shardStore.get(ctx, s, noRestart{to})
+	return a.shardStore.readShard(ctx, s, noRestart{to})
 }
 
 type noRestart struct{ sink }
@@ -203,7 +203,7 @@ func TestADeltaOnAFileNeedsNoKeptBase(t *testing.T) {
 	}
 	whole, err := f.run.Manifest(f.ctx, 0)
 	require.NoError(t, err)
-	require.NoError(t, w.store.remove(f.ctx, whole.Shards[0].Hash))
+	require.NoError(t, w.store.removeShard(f.ctx, whole.Shards[0].Hash))
 	latest, err := f.run.LatestManifest(f.ctx)
 	require.NoError(t, err)
 	require.EqualValues(t, 1, latest.Base)
@@ -240,7 +240,7 @@ func TestAShardThatChangesWhileItIsPublishedIsRefused(t *testing.T) {
 		err := w.PublishFrom(f.ctx, &m, func(int) (Blob, error) { return blob, nil })
 		if config.Dir == "" {
 			require.ErrorIs(t, err, streams.ErrCorruptShard)
-			present, err := w.store.list(f.ctx)
+			present, err := w.store.listShards(f.ctx)
 			require.NoError(t, err)
 			require.Empty(t, present)
 			_, err = f.run.LatestManifest(f.ctx)
@@ -251,7 +251,7 @@ func TestAShardThatChangesWhileItIsPublishedIsRefused(t *testing.T) {
 		require.NoError(t, err)
 		_, err = newClient(t, f.attach(t), config).Load(f.ctx, &m)
 		require.NoError(t, err)
-		_, err = w.store.put(f.ctx, schemas.ContentHash([]byte("another")), blob)
+		_, err = w.store.putShard(f.ctx, schemas.ContentHash([]byte("another")), blob)
 		require.ErrorIs(t, err, streams.ErrCorruptShard)
 		require.Len(t, listed(t, config.Dir), 1)
 	})
@@ -279,7 +279,7 @@ func TestFilesOnOneDiskAreLinked(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, os.SameFile(first, info), path)
 	}
-	require.NoError(t, w.store.remove(f.ctx, m.Shards[0].Hash))
+	require.NoError(t, w.store.removeShard(f.ctx, m.Shards[0].Hash))
 	require.NoError(t, os.Remove(exported))
 	require.Equal(t, wholeOf(0)[:1], read(t, paths))
 }
@@ -315,7 +315,7 @@ func TestABlobThatIsCutIsRefused(t *testing.T) {
 	require.NoError(t, os.Truncate(path, 100))
 	_, err = hashOf(t.Context(), blob)
 	require.Error(t, err)
-	_, err = folderShards{t.TempDir()}.put(t.Context(), "", blob)
+	_, err = folderShards{t.TempDir()}.putShard(t.Context(), "", blob)
 	require.Error(t, err)
 	ended, cancel := context.WithCancelCause(t.Context())
 	over := errors.New("over")

@@ -114,12 +114,12 @@ func TestAnAdapterIsPublishedAgainAndOnOtherWeights(t *testing.T) {
 		require.ErrorIs(t, w.PublishFrom(f.ctx, m, source), streams.ErrFenced)
 
 		// A shard that is gone from the store, as with a store that was lost, is stored again.
-		require.NoError(t, w.store.remove(f.ctx, first[1].Hash))
+		require.NoError(t, w.store.removeShard(f.ctx, first[1].Hash))
 		m, source = adapterOf(0, 5, &asked)
 		require.NoError(t, w.PublishFrom(f.ctx, m, source))
 		_, err := w.Shard(f.ctx, first[1])
 		require.NoError(t, err)
-		require.NoError(t, w.store.remove(f.ctx, first[0].Hash))
+		require.NoError(t, w.store.removeShard(f.ctx, first[0].Hash))
 		m, source = adapterOf(1, 5, &asked)
 		m.Adapter.Frozen = first
 		require.NoError(t, w.PublishFrom(f.ctx, m, source))

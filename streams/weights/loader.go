@@ -43,10 +43,10 @@ func NewLoader(run *streams.Run, config Config) (*Loader, error) {
 // [streams.ErrCorruptShard] if they do not have the hash that names them.
 func (l *Loader) Shard(ctx context.Context, shard schemas.Shard) ([]byte, error) {
 	to := &inMemory{data: make([]byte, 0, shard.Size)}
-	if err := l.store.get(ctx, shard, to); err != nil {
+	if err := l.store.readShard(ctx, shard, to); err != nil {
 		return nil, err
 	}
-	return to.data, verifyShard(shard, int64(len(to.data)), to.sum())
+	return to.data, verifyShard(shard, int64(len(to.data)), to.contentHash())
 }
 
 // Load reads the whole weights of a version: the safetensors bytes of m.AllShards() in their order, decoded and verified

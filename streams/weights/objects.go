@@ -45,8 +45,8 @@ func (o objectShards) transferObject(
 	})
 }
 
-// put verifies the bytes as they are sent.
-func (o objectShards) put(ctx context.Context, hash string, blob Blob) (string, error) {
+// putShard verifies the bytes as they are sent.
+func (o objectShards) putShard(ctx context.Context, hash string, blob Blob) (string, error) {
 	if hash == "" {
 		var err error
 		if hash, err = hashOf(ctx, blob); err != nil {
@@ -97,9 +97,9 @@ func (o objectShards) hasChunks(ctx context.Context, object *jetstream.ObjectInf
 	return info.State.Subjects[subject] == uint64(object.Chunks), nil
 }
 
-// get reads on from where it was when the broker goes away meanwhile or is slow: a shard is corrupt only where the broker answers
+// readShard reads on from where it was when the broker goes away meanwhile or is slow: a shard is corrupt only where the broker answers
 // that bytes of it are not there.
-func (o objectShards) get(ctx context.Context, shard schemas.Shard, to sink) error {
+func (o objectShards) readShard(ctx context.Context, shard schemas.Shard, to sink) error {
 	nuid, next, have := "", uint64(1), int64(0)
 	for short := 0; ; {
 		info, err := o.readInfo(ctx, shard.Hash)
@@ -111,7 +111,7 @@ func (o objectShards) get(ctx context.Context, shard schemas.Shard, to sink) err
 		}
 		if info.NUID != nuid { // the first look, or the object was put again
 			nuid, next, have = info.NUID, 1, 0
-			if err := to.restart(); err != nil {
+			if err := to.restartShard(); err != nil {
 				return err
 			}
 		}
@@ -197,7 +197,7 @@ func (o objectShards) listObjects(ctx context.Context) (objects []jetstream.Obje
 	return objects, nil
 }
 
-func (o objectShards) list(ctx context.Context) (map[string]time.Duration, error) {
+func (o objectShards) listShards(ctx context.Context) (map[string]time.Duration, error) {
 	objects, err := o.listObjects(ctx)
 	if err != nil {
 		return nil, err
@@ -220,7 +220,7 @@ func (o objectShards) list(ctx context.Context) (map[string]time.Duration, error
 	return hashes, nil
 }
 
-func (o objectShards) remove(ctx context.Context, hash string) error {
+func (o objectShards) removeShard(ctx context.Context, hash string) error {
 	return o.transferObject(ctx, "remove shard "+hash, 0, func(ctx context.Context, store jetstream.ObjectStore) error {
 		return o.dropObject(ctx, store, hash)
 	})
@@ -241,7 +241,7 @@ func (o objectShards) dropObject(ctx context.Context, store jetstream.ObjectStor
 // streamName is the stream in which the object store keeps its objects.
 func (o objectShards) streamName() string { return "OBJ_" + o.bucket }
 
-func (o objectShards) sweep(ctx context.Context, age time.Duration) error {
+func (o objectShards) sweepUnfinished(ctx context.Context, age time.Duration) error {
 	return o.transferObject(ctx, "sweep shards", 0, func(ctx context.Context, _ jetstream.ObjectStore) error {
 		// The chunks are read first: an object that is finished after that is in the list of objects, so its chunks are no orphans.
 		chunks := o.chunkPrefix()

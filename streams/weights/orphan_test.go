@@ -21,7 +21,7 @@ type aged struct {
 }
 
 func (a aged) list(ctx context.Context) (map[string]time.Duration, error) {
-	shards, err := a.shardStore.list(ctx)
+	shards, err := a.shardStore.listShards(ctx)
 	for hash := range shards {
 		shards[hash] += a.by[hash]
 	}
@@ -34,7 +34,7 @@ func TestAShardThatNoManifestNamesGoesWhenItIsOld(t *testing.T) {
 	store := f.objects()
 	old, fresh, used := []byte("left behind"), []byte("being published"), []byte("weights")
 	for _, data := range [][]byte{old, fresh, used} {
-		_, err := store.put(t.Context(), schemas.ContentHash(data), Bytes(data))
+		_, err := store.putShard(t.Context(), schemas.ContentHash(data), Bytes(data))
 		require.NoError(t, err)
 	}
 	w := newClient(t, f.run, DefaultConfig())
@@ -46,7 +46,7 @@ func TestAShardThatNoManifestNamesGoesWhenItIsOld(t *testing.T) {
 	}
 	m.ConfigHash = schemas.ContentHash(m.Config)
 	require.NoError(t, w.Publish(t.Context(), m, map[string][]byte{schemas.ContentHash(used): used}))
-	left, err := store.list(t.Context())
+	left, err := store.listShards(t.Context())
 	require.NoError(t, err)
 	require.Contains(t, left, schemas.ContentHash(used))
 	require.Contains(t, left, schemas.ContentHash(fresh), "another publisher may be about to name it")
@@ -58,7 +58,7 @@ func TestAShardThatNoManifestNamesGoesWhenItIsOld(t *testing.T) {
 	next := *m
 	next.Version++
 	require.NoError(t, w.Publish(t.Context(), &next, map[string][]byte{schemas.ContentHash(used): used}))
-	left, err = store.list(t.Context())
+	left, err = store.listShards(t.Context())
 	require.NoError(t, err)
 	require.Contains(t, left, schemas.ContentHash(used))
 	require.NotContains(t, left, schemas.ContentHash(fresh))
@@ -68,7 +68,7 @@ func TestAShardThatNoManifestNamesGoesWhenItIsOld(t *testing.T) {
 type oldChunks struct{ shardStore }
 
 func (o oldChunks) sweep(ctx context.Context, _ time.Duration) error {
-	return o.shardStore.sweep(ctx, 0)
+	return o.shardStore.sweepUnfinished(ctx, 0)
 }
 
 // A publisher that dies in the middle of a version leaves chunks. Where they take the room of the next version, they are removed first:
@@ -132,13 +132,13 @@ func TestTheAgeOfAnOrphanIsByTheBrokersClock(t *testing.T) {
 	f := newFixture(t, false)
 	store := objectShards{run: slowClock{f.run.Seam(), 2 * orphanAge}, bucket: shardsBucket}
 	fresh := []byte("being published")
-	_, err := store.put(t.Context(), schemas.ContentHash(fresh), Bytes(fresh))
+	_, err := store.putShard(t.Context(), schemas.ContentHash(fresh), Bytes(fresh))
 	require.NoError(t, err)
 	w := newClient(t, f.run, DefaultConfig())
 	w.store = store
 	m, blobs := weightsOf(0, 1)
 	require.NoError(t, w.Publish(t.Context(), m, blobs))
-	left, err := store.list(t.Context())
+	left, err := store.listShards(t.Context())
 	require.NoError(t, err)
 	require.Contains(t, left, schemas.ContentHash(fresh))
 }

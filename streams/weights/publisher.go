@@ -142,7 +142,7 @@ func (p *Publisher) publishOnce(ctx context.Context, m *schemas.Manifest, whole 
 		return p.storeAgain(ctx, plan, whole.open)
 	}
 	stored, err := p.storeVersion(ctx, plan, whole)
-	if errors.Is(err, streams.ErrShardsFull) && p.store.sweep(ctx, orphanAge) == nil {
+	if errors.Is(err, streams.ErrShardsFull) && p.store.sweepUnfinished(ctx, orphanAge) == nil {
 		// What publishers left that died in a put would stay: else only a publish that succeeds removes it.
 		stored, err = p.storeVersion(ctx, plan, whole)
 	}

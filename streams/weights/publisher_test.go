@@ -289,7 +289,7 @@ func TestNoShardThatAKeptVersionNeedsIsRemoved(t *testing.T) {
 						require.NoError(t, err, "version %d after version %d", m.Version, v)
 						require.Equal(t, wholeOf(m.Version), whole)
 					}
-					present, err := w.store.list(f.ctx)
+					present, err := w.store.listShards(f.ctx)
 					require.NoError(t, err)
 					require.LessOrEqual(t, len(present), 2*(f.run.Topology().WeightsKeep+every))
 				}
@@ -465,9 +465,9 @@ func TestSweepRemovesWhatADeadPublisherLeft(t *testing.T) {
 				return len(tmps)
 			}
 		}
-		require.NoError(t, w.store.sweep(f.ctx, time.Hour))
+		require.NoError(t, w.store.sweepUnfinished(f.ctx, time.Hour))
 		require.NotZero(t, left(), "it may still be under way")
-		require.NoError(t, w.store.sweep(f.ctx, 0))
+		require.NoError(t, w.store.sweepUnfinished(f.ctx, 0))
 		require.Zero(t, left())
 		whole, err := w.Load(f.ctx, m)
 		require.NoError(t, err)
@@ -497,7 +497,7 @@ type counted struct {
 
 func (c counted) put(ctx context.Context, hash string, data Blob) (string, error) {
 	defer c.done()
-	return c.shardStore.put(ctx, hash, data)
+	return c.shardStore.putShard(ctx, hash, data)
 }
 
 // Defect S2: all shards of a version were encoded at once, a whole copy of the weights.
@@ -536,7 +536,7 @@ func TestPublishFromHoldsAFewShardsAtATime(t *testing.T) {
 		}
 		// Published again, it puts back what the store lacks.
 		m, source, want := from(1)
-		require.NoError(t, w.store.remove(f.ctx, want.Shards[7].Hash))
+		require.NoError(t, w.store.removeShard(f.ctx, want.Shards[7].Hash))
 		require.NoError(t, w.PublishFrom(f.ctx, m, source))
 		whole, err := newClient(t, f.attach(t), config).Load(f.ctx, want)
 		require.NoError(t, err)

@@ -14,14 +14,14 @@ import (
 type shardStore interface {
 	// put stores a blob unless it is there, and fails with streams.ErrCorruptShard where its bytes do not have the hash. Where the
 	// hash is "", it is found and returned.
-	put(ctx context.Context, hash string, blob Blob) (string, error)
+	putShard(ctx context.Context, hash string, blob Blob) (string, error)
 	// get reads a shard into a sink, and fails with streams.ErrNoShard. It does not verify.
-	get(ctx context.Context, shard schemas.Shard, to sink) error
+	readShard(ctx context.Context, shard schemas.Shard, to sink) error
 	// list is the stored shards by hash, with the age of each by the store's clock.
-	list(ctx context.Context) (map[string]time.Duration, error)
-	remove(ctx context.Context, hash string) error
+	listShards(ctx context.Context) (map[string]time.Duration, error)
+	removeShard(ctx context.Context, hash string) error
 	// sweep removes what publishers left that died in the middle of a put, once it is older than age.
-	sweep(ctx context.Context, age time.Duration) error
+	sweepUnfinished(ctx context.Context, age time.Duration) error
 }
 
 // newShardStore keeps shards where the configuration says.

@@ -21,7 +21,7 @@ type storedVersion struct {
 	spooled *spool
 }
 
-func (s storedVersion) removeSpool() { s.spooled.remove() }
+func (s storedVersion) removeSpool() { s.spooled.removeSpool() }
 
 // storeVersion stores the shards of a version: deltas where the plan has a base and they are worth it, and whole shards else.
 func (p *Publisher) storeVersion(ctx context.Context, plan versionPlan, whole wholeShards) (stored storedVersion, err error) {
@@ -45,14 +45,14 @@ func (p *Publisher) storeVersion(ctx context.Context, plan versionPlan, whole wh
 		nameShard(&named.Shards[i], s.FullHash, deltas.sizes[i])
 	}
 	err = eachShard(ctx, len(announced.Shards), func(i int) error {
-		_, err := p.storeShard(ctx, announced.Shards[i].Hash, deltas.spool.open, i)
+		_, err := p.storeShard(ctx, announced.Shards[i].Hash, deltas.spool.openDelta, i)
 		return err
 	})
 	if err != nil {
-		deltas.spool.remove()
+		deltas.spool.removeSpool()
 		return stored, err
 	}
-	return storedVersion{whole: named, announced: announced, blobs: deltas.spool.open, length: plan.base.length + 1, spooled: deltas.spool}, nil
+	return storedVersion{whole: named, announced: announced, blobs: deltas.spool.openDelta, length: plan.base.length + 1, spooled: deltas.spool}, nil
 }
 
 // storeWhole stores the whole shards of m, and names them in m.
@@ -80,7 +80,7 @@ func (p *Publisher) storeFrozen(ctx context.Context, m *schemas.Manifest, source
 // storeAgain stores the whole shards of a version that is published already, and returns the version's manifest of whole shards. It
 // fails with streams.ErrFenced where the version is published with other weights, or a newer version is published.
 func (p *Publisher) storeAgain(ctx context.Context, plan versionPlan, source ShardSource) (*schemas.Manifest, error) {
-	named, err := p.nameAll(ctx, plan.manifest, source)
+	named, err := p.nameShards(ctx, plan.manifest, source)
 	if err != nil {
 		return nil, err
 	}
@@ -103,8 +103,8 @@ func (p *Publisher) storeAgain(ctx context.Context, plan versionPlan, source Sha
 	return named, err
 }
 
-// nameAll is a copy of m that names all shards. It stores nothing.
-func (p *Publisher) nameAll(ctx context.Context, m *schemas.Manifest, source ShardSource) (*schemas.Manifest, error) {
+// nameShards is a copy of m that names all shards. It stores nothing.
+func (p *Publisher) nameShards(ctx context.Context, m *schemas.Manifest, source ShardSource) (*schemas.Manifest, error) {
 	named := copyManifest(m)
 	err := eachShard(ctx, len(m.AllShards()), func(i int) error {
 		s := shardAt(named, i)
@@ -145,7 +145,7 @@ func (p *Publisher) storeShard(ctx context.Context, hash string, source ShardSou
 		return s, fmt.Errorf("read shard %d: %w", i, err)
 	}
 	defer func() { _ = blob.Close() }() // read only
-	if hash, err = p.store.put(ctx, hash, blob); err != nil {
+	if hash, err = p.store.putShard(ctx, hash, blob); err != nil {
 		return s, fmt.Errorf("store shard %d: %w", i, err)
 	}
 	return schemas.Shard{Hash: hash, FullHash: hash, Size: blob.Size(), Encoding: schemas.EncodingSafetensors}, nil

@@ -69,7 +69,7 @@ func (u *upload) sendChunks(ctx context.Context, info *jetstream.ObjectInfo) err
 		return err
 	}
 	defer chunks.Close()
-	subject, from, h := u.store.chunkPrefix()+info.NUID, readAll(ctx, u.blob), sha256.New()
+	subject, from, h := u.store.chunkPrefix()+info.NUID, readerOf(ctx, u.blob), sha256.New()
 	for buffer := make([]byte, info.Opts.ChunkSize); err == nil; {
 		n, readErr := io.ReadFull(from, buffer)
 		h.Write(buffer[:n])

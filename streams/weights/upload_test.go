@@ -50,7 +50,7 @@ func TestAPutThatEndsInTheMiddleLeavesNoChunks(t *testing.T) {
 			f := newFixture(t, true)
 			store := f.objects()
 			ctx, stop := context.WithCancel(f.ctx)
-			_, err := store.put(ctx, sha(data), &eventful{Blob: Bytes(data), from: at - objectChunk, do: stop})
+			_, err := store.putShard(ctx, sha(data), &eventful{Blob: Bytes(data), from: at - objectChunk, do: stop})
 			require.ErrorIs(t, err, context.Canceled)
 			require.Empty(t, chunkSets(t, store))
 		})
@@ -61,7 +61,7 @@ func TestAPutThatEndsInTheMiddleLeavesNoChunks(t *testing.T) {
 				require.NoError(t, f.run.NATS().ForceReconnect())
 				require.Eventually(t, func() bool { return f.run.NATS().Stats().Reconnects > 0 && f.run.NATS().IsConnected() }, time.Minute, time.Millisecond)
 			}
-			_, err := store.put(f.ctx, sha(data), &eventful{Blob: Bytes(data), from: at - objectChunk, do: again})
+			_, err := store.putShard(f.ctx, sha(data), &eventful{Blob: Bytes(data), from: at - objectChunk, do: again})
 			require.NoError(t, err)
 			require.Len(t, chunkSets(t, store), 1)
 			m, _ := weightsOf(0, 1)
@@ -78,7 +78,7 @@ func TestAShardThatCannotBeReadLeavesNoChunks(t *testing.T) {
 	f := newFixture(t, false)
 	store := f.objects()
 	fault := errors.New("the disk is gone")
-	_, err := store.put(f.ctx, sha([]byte("x")), failing{Bytes(make([]byte, 4<<20)), fault})
+	_, err := store.putShard(f.ctx, sha([]byte("x")), failing{Bytes(make([]byte, 4<<20)), fault})
 	require.ErrorIs(t, err, fault)
 	require.Empty(t, chunkSets(t, store))
 }
@@ -101,7 +101,7 @@ func TestWhatAPutLeavesInALostBrokerIsSwept(t *testing.T) {
 	store := f.objects()
 	data := []byte(strings.Repeat("weights!", 1<<20))
 	ctx, stop := context.WithCancel(f.ctx)
-	_, err := store.put(ctx, sha(data), &eventful{Blob: Bytes(data), from: 6 << 20, do: func() {
+	_, err := store.putShard(ctx, sha(data), &eventful{Blob: Bytes(data), from: 6 << 20, do: func() {
 		require.Eventually(t, func() bool { return len(chunkSets(t, store)) == 1 }, time.Minute, time.Millisecond)
 		f.broker.Shutdown()
 		stop()
@@ -110,9 +110,9 @@ func TestWhatAPutLeavesInALostBrokerIsSwept(t *testing.T) {
 	f.startBroker()
 	later := objectShards{run: f.attach(t).Seam(), bucket: shardsBucket}
 	require.Len(t, chunkSets(t, later), 1)
-	require.NoError(t, later.sweep(f.ctx, time.Hour))
+	require.NoError(t, later.sweepUnfinished(f.ctx, time.Hour))
 	require.Len(t, chunkSets(t, later), 1, "another publisher's put may be under way")
-	require.NoError(t, later.sweep(f.ctx, 0))
+	require.NoError(t, later.sweepUnfinished(f.ctx, 0))
 	require.Empty(t, chunkSets(t, later))
 }
 
@@ -131,7 +131,7 @@ func TestAnObjectWhoseDescriptionIsRefusedLeavesNoChunks(t *testing.T) {
 	ctx, cancel := context.WithTimeout(f.ctx, 2*time.Second)
 	defer cancel()
 	data = append(data, 1)
-	_, err = store.put(ctx, sha(data), Bytes(data))
+	_, err = store.putShard(ctx, sha(data), Bytes(data))
 	require.Error(t, err)
 	require.Empty(t, chunkSets(t, store))
 }
@@ -141,7 +141,7 @@ func TestAShardWithoutAllOfItsChunksIsStoredAgain(t *testing.T) {
 	f := newFixture(t, false)
 	store := f.objects()
 	data := []byte(strings.Repeat("weights!", 1<<19))
-	_, err := store.put(f.ctx, sha(data), Bytes(data))
+	_, err := store.putShard(f.ctx, sha(data), Bytes(data))
 	require.NoError(t, err)
 	stream, err := f.js.Stream(f.ctx, store.streamName())
 	require.NoError(t, err)
@@ -149,7 +149,7 @@ func TestAShardWithoutAllOfItsChunksIsStoredAgain(t *testing.T) {
 	shard := schemas.Shard{Hash: sha(data), FullHash: sha(data), Size: int64(len(data)), Encoding: schemas.EncodingSafetensors}
 	_, err = shardOf(f.ctx, f.run, shard)
 	require.ErrorIs(t, err, streams.ErrCorruptShard)
-	_, err = store.put(f.ctx, sha(data), Bytes(data))
+	_, err = store.putShard(f.ctx, sha(data), Bytes(data))
 	require.NoError(t, err)
 	got, err := shardOf(f.ctx, f.run, shard)
 	require.NoError(t, err)

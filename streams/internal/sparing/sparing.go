@@ -40,7 +40,7 @@ func New(h slog.Handler) Handler {
 }
 
 // Close writes what was left out. Every line after it is written.
-func (s Handler) Close() { s.kinds.close() }
+func (s Handler) Close() { s.kinds.closeKinds() }
 
 // Handle writes the first line of a kind at once. It keeps the later ones for [kinds.repeat].
 func (s Handler) Handle(ctx context.Context, r slog.Record) error {
@@ -78,12 +78,12 @@ func (k *kinds) leaveOut(h slog.Handler, r slog.Record) bool {
 		now.last, now.handler = r.Clone(), h
 		return true
 	}
-	k.recent[key] = &recent{timer: time.AfterFunc(every, func() { k.repeat(key) })}
+	k.recent[key] = &recent{timer: time.AfterFunc(every, func() { k.repeatLast(key) })}
 	return false
 }
 
-// repeat writes the last line of a kind that was left out. A kind of which no line was left out is forgotten.
-func (k *kinds) repeat(key string) {
+// repeatLast writes the last line of a kind that was left out. A kind of which no line was left out is forgotten.
+func (k *kinds) repeatLast(key string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := k.recent[key]
@@ -94,24 +94,24 @@ func (k *kinds) repeat(key string) {
 		delete(k.recent, key)
 		return
 	}
-	now.write()
+	now.writeLast()
 	now.timer.Reset(every)
 }
 
-func (r *recent) write() {
+func (r *recent) writeLast() {
 	r.last.AddAttrs(slog.Int("times", r.count))
 	r.count = 0
 	_ = r.handler.Handle(context.Background(), r.last) // there is nowhere to say that a log cannot be written
 }
 
-func (k *kinds) close() {
+func (k *kinds) closeKinds() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.closed = true
 	for _, now := range k.recent {
 		now.timer.Stop()
 		if now.count > 0 {
-			now.write()
+			now.writeLast()
 		}
 	}
 	clear(k.recent)
