@@ -11,8 +11,8 @@ import (
 	"github.com/weir-rl/weir/streams"
 )
 
-// Each role has an account of its own, and what it may do is imported into it, subject by subject. A list of subjects on a
-// connection is not enough: a server checks where a request goes, and not where its answer is to go, so in one account whoever
+// Each role has an account of its own, and the subjects that it may use are imported into it, subject by subject. A list of subjects on a
+// connection is not enough: a server checks where a request goes, and not where its answer is to go, so in a shared account whoever
 // may ask for anything can have the server send something to any subject. The answer "no such message" to a read, sent to
 // $JS.API.STREAM.DELETE.<stream>, removes the stream. In an account of its own a role's answers reach the role, and nobody else.
 
@@ -33,7 +33,7 @@ func serviceSubject(subject string) string {
 	return fmt.Sprintf("service: %q, response_type: %s, response_threshold: %q", subject, kind, answer.Within)
 }
 
-// ServerConfig is the accounts of a NATS server's configuration file that give the roles their keys and what each may do, for
+// ServerConfig is the accounts of a NATS server's configuration file that give the roles their keys and the subjects that each may use, for
 // brokers that are not embedded.
 func (k *KeyRing) ServerConfig() (string, error) {
 	if err := k.Validate(); err != nil {
@@ -77,7 +77,7 @@ func (k *KeyRing) ServerConfig() (string, error) {
 type serverConfig struct {
 	text   strings.Builder
 	rights map[streams.Role]streams.Permissions
-	// requests and calls are the accounts that may use a subject: of the admin's account, and of those who answer calls.
+	// requests and calls are the accounts that may use a subject: of the admin's account, and of the roles that answer calls.
 	requests, calls map[string][]string
 	stored          []string
 }
@@ -109,7 +109,7 @@ func (c *serverConfig) writeExports(services map[string][]string, stored []strin
 	c.writeLine("    ]")
 }
 
-// writeImports brings into the account of a role what the role may use.
+// writeImports brings into the account of a role the subjects that the role may use.
 func (c *serverConfig) writeImports(role streams.Role) {
 	p := c.rights[role]
 	c.writeLine("    imports: [")

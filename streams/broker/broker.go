@@ -40,8 +40,8 @@ type Broker struct {
 // startTimeout bounds the start of a broker; recovery of large streams takes most of it.
 const startTimeout = 2 * time.Minute
 
-// Start starts a broker and returns when it takes connections: those of this process alone where the configuration is Closed. ctx
-// bounds the start, not its life. It fails with [ErrFailed] and says what to do when the port is taken or the store cannot be used.
+// Start starts a broker and returns when it takes connections: connections of this process alone where the configuration is Closed. ctx
+// bounds the start, not its life. It fails with [ErrFailed] and names the remedy when the port is taken or the store cannot be used.
 func Start(ctx context.Context, config Config, log *slog.Logger) (*Broker, error) {
 	if err := config.Validate(); err != nil {
 		return nil, fmt.Errorf("configure broker: %w", err)

@@ -14,22 +14,22 @@ import (
 
 // Config configures a broker in this process.
 type Config struct {
-	// StoreDir holds the streams. It is made if absent, and one broker uses it at a time.
+	// StoreDir holds the streams. It is made if absent, and a single broker uses it at a time.
 	StoreDir string `koanf:"store_dir"`
 	// Listen is host:port for clients; port 0 takes any free port. "" lets in only connections of this process.
 	Listen string `koanf:"listen"`
-	// Monitor is host:port of the HTTP monitoring pages, which show everybody who reaches them what the broker holds; "" has
+	// Monitor is host:port of the HTTP monitoring pages, which show the broker's contents to everybody that reaches them; "" has
 	// none. Off loopback it needs AllowPlain.
 	Monitor string `koanf:"monitor"`
 	// SyncAlways acknowledges a message when it is on disk. Without it a loss of power loses up to two minutes of acknowledged
 	// messages; the death of the process loses none either way.
 	SyncAlways bool `koanf:"sync_always"`
-	// MaxPayload bounds one message, in bytes; larger trajectories go in parts.
+	// MaxPayload bounds a message, in bytes; larger trajectories go in parts.
 	MaxPayload int `koanf:"max_payload"`
-	// MaxBufferedBytes bounds the bytes that one stream has received and not stored yet. Beyond it publishes are refused, and their
+	// MaxBufferedBytes bounds the bytes that a stream has received and not stored yet. Beyond it publishes are refused, and their
 	// senders try again.
 	MaxBufferedBytes int64 `koanf:"max_buffered_bytes"`
-	// MaxStoreBytes bounds the disk space of all streams; 0 leaves it to the disk: three quarters of what is free.
+	// MaxStoreBytes bounds the disk space of all streams; 0 leaves it to the disk: three quarters of the free space.
 	MaxStoreBytes int64 `koanf:"max_store_bytes"`
 	// TLS is required off loopback, unless AllowPlain is set.
 	TLS streams.TLSConfig `koanf:"tls"`
@@ -50,7 +50,7 @@ type Config struct {
 	Closed bool `koanf:"-"`
 }
 
-// ClusterConfig makes a broker one of several that replicate streams.
+// ClusterConfig makes a broker a member of a cluster that replicates streams.
 type ClusterConfig struct {
 	// Name is the same on all of them; "" is no cluster.
 	Name string `koanf:"name"`

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 )
 
-// The server's two files that describe a stream. It writes them one after the other when the stream is made.
+// The server's two files that describe a stream. It writes them in this order when the stream is made.
 const (
 	streamDescription = "meta.inf"
 	streamChecksum    = "meta.sum"

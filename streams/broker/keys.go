@@ -21,7 +21,7 @@ import (
 type KeyRing struct {
 	// Runs are the runs that the roles may work in. The admin may do everything.
 	Runs []string
-	// Public maps a role to its user nkeys ("U..."). A role without one cannot connect.
+	// Public maps a role to its user nkeys ("U..."). A role without a key cannot connect.
 	Public map[streams.Role][]string
 
 	dir string
@@ -29,7 +29,7 @@ type KeyRing struct {
 	secret string
 }
 
-// The files of a key directory: "<role>.seed", private, "<role>.pub", one public key a line, and the secret that the
+// The files of a key directory: "<role>.seed", private, "<role>.pub", a public key on each line, and the secret that the
 // brokers of a cluster share.
 const (
 	seedSuffix   = ".seed"
@@ -37,7 +37,7 @@ const (
 	secretFile   = "cluster.secret"
 )
 
-// CreateKeys makes the keys that the directory lacks, one for each role, and reads all keys. It changes no key that is there, so that
+// CreateKeys makes the keys that the directory lacks, a key for each role, and reads all keys. It changes no key that is there, so that
 // it may be called at every start.
 func CreateKeys(dir string, runs ...string) (*KeyRing, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/weir-rl/weir/streams/internal/sparing"
 )
 
-// serverLog hands the server's log to slog, and catches what the server takes for fatal: by itself it would
+// serverLog hands the server's log to slog, and catches the errors that the server takes for fatal: by itself it would
 // end the process.
 type serverLog struct {
 	log   *slog.Logger

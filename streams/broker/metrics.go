@@ -66,7 +66,7 @@ func (m *collector) Describe(to chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. What the server does not tell at the moment is left out.
+// Collect implements prometheus.Collector. A figure that the server does not report at the moment is left out.
 func (m *collector) Collect(to chan<- prometheus.Metric) {
 	if m.broker == nil {
 		return

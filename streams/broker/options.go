@@ -57,7 +57,7 @@ func serverOptions(config Config) (*server.Options, error) {
 	return o, nil
 }
 
-// clusterUser is the name under which a broker joins others; the secret is what lets it in.
+// clusterUser is the name under which a broker joins others; the secret lets it in.
 const clusterUser = "weir"
 
 func clusterOptions(config Config, o *server.Options) error {

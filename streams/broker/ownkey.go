@@ -15,7 +15,7 @@ import (
 
 // ownKey is a key of the admin that a broker makes for its own process at each start, where it has keys and not the admin's seed. It
 // is in memory alone, and lets in at this broker alone: so the brokers of a cluster make the run's streams, and the admin's seed
-// stays on one machine.
+// stays on its machine.
 type ownKey struct {
 	public string
 	pair   nkeys.KeyPair
@@ -42,7 +42,7 @@ func (c Config) makeOwnKey() (*ownKey, error) {
 	return &ownKey{public, pair}, nil
 }
 
-// withKey is the key ring with one more key of a role.
+// withKey is the key ring with a further key of a role.
 func (k *KeyRing) withKey(role streams.Role, public string) *KeyRing {
 	more := *k
 	more.Public = maps.Clone(k.Public)

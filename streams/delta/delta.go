@@ -1,8 +1,8 @@
-// Package delta encodes one version of a file of numbers as its difference from another, without loss.
+// Package delta encodes a version of a file of numbers as its difference from another, without loss.
 //
 // At the learning rates of reinforcement learning most bfloat16 weights do not change between two versions, and
-// those that do mostly move to the next representable value. So the numbers are compared as integers of their own
-// width; the positions of those that differ are kept as gaps, and the differences as one plane a byte, lowest
+// the numbers that do mostly move to the next representable value. So the numbers are compared as integers of their own
+// width; the positions of the numbers that differ are kept as gaps, and the differences as a plane for each byte, lowest
 // first. Both then hold few distinct bytes, and zstd's entropy coder does the rest. Where most numbers differ, the
 // planes of all differences are kept instead and no positions.
 //
@@ -37,7 +37,7 @@ const (
 	dense    = 1
 )
 
-// encoder encodes whole deltas one after another, in the same room.
+// encoder encodes whole deltas in turn, in the same room.
 type encoder struct {
 	zstd   *zstd.Encoder
 	gaps   []byte
@@ -204,7 +204,7 @@ func decodeBlock(dec *zstd.Decoder, base, encoded []byte) ([]byte, error) {
 	return next, nil
 }
 
-// reader takes the parts of a delta; bad is set for good when one is not there.
+// reader takes the parts of a delta; bad is set for good when a part is not there.
 type reader struct {
 	in  []byte
 	dec *zstd.Decoder

@@ -10,7 +10,7 @@ import (
 	"slices"
 )
 
-// blockBytes is how much of a file is compared at once: what is held in memory is a small multiple of it. A whole number
+// blockBytes is how much of a file is compared at once: the memory in use is a small multiple of it. A whole number
 // of numbers of any width.
 const blockBytes = 4 << 20
 
@@ -66,7 +66,7 @@ func Write(out io.Writer, base, next io.Reader, size int64, width int) error {
 	return nil
 }
 
-// Decode is what [Encode] was given as next, with the same base. It fails with [ErrCorrupt] on anything else that
+// Decode returns the bytes that [Encode] was given as next, with the same base. It fails with [ErrCorrupt] on anything else that
 // it can tell apart; memory taken is a small multiple of base, whatever the delta claims.
 func Decode(base, encoded []byte) ([]byte, error) {
 	out := bytes.NewBuffer(make([]byte, 0, len(base)))
@@ -77,8 +77,8 @@ func Decode(base, encoded []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Apply is Decode of files: it writes to out what base, of size bytes, becomes by a delta, some megabytes at a time. Errors of base and
-// out are returned as they are.
+// Apply is Decode of files: it applies a delta to base, of size bytes, and writes the result to out, some megabytes at a time. Errors of
+// base and out are returned as they are.
 func Apply(out io.Writer, base io.Reader, size int64, encoded io.Reader) error {
 	in := bufio.NewReader(encoded)
 	head, err := in.Peek(2)
@@ -137,11 +137,11 @@ func Apply(out io.Writer, base io.Reader, size int64, encoded io.Reader) error {
 const (
 	// mostBlock bounds the blocks that are read: more memory than that no writer of this format asks for.
 	mostBlock = 1 << 26
-	// mostOverhead is more than what a delta takes beside its numbers.
+	// mostOverhead is more than a delta takes beside its numbers.
 	mostOverhead = 1 << 12
 )
 
-// applyBlock undoes a delta of format 1, which is of a file of at most one block.
+// applyBlock undoes a delta of format 1, which is of a file of at most a block.
 func applyBlock(out io.Writer, base io.Reader, size int64, encoded io.Reader) error {
 	if size > blockBytes {
 		return fmt.Errorf("%w: not in blocks, of %d bytes", ErrCorrupt, size)

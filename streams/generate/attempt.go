@@ -11,11 +11,11 @@ import (
 	"github.com/weir-rl/weir/streams"
 )
 
-// attempt is a request to one engine, and the chunks that come of it.
+// attempt is a request to an engine, and the chunks of its answer.
 type attempt struct {
 	client *Client
 	ask    *schemas.GenerateRequest
-	// most bounds the tokens of the whole call, of which out has those of the engines before.
+	// most bounds the tokens of the whole call, of which out has the tokens of earlier engines.
 	most int
 	out  *Result
 
@@ -40,7 +40,7 @@ type outcome struct {
 // noEngine is the wait before the next attempt where there is no engine, or no broker.
 const noEngine = 5
 
-// attemptCall sends the request once and gathers in out what an engine answers.
+// attemptCall sends the request once and gathers an engine's answer in out.
 func (c *Client) attemptCall(ctx context.Context, ask *schemas.GenerateRequest, most int, out *Result) (outcome, error) {
 	replies, reply, err := c.openReplies()
 	if err != nil {
@@ -117,7 +117,7 @@ func (a *attempt) gatherChunk(ctx context.Context) (outcome, error) {
 	}
 }
 
-// addChunk takes one message of the answer. ended is whether it was the last.
+// addChunk takes a message of the answer. ended is whether it was the last.
 func (a *attempt) addChunk(m *nats.Msg) (end outcome, ended bool, err error) {
 	if len(m.Data) == 0 && m.Header.Get("Status") == "503" {
 		a.over = true

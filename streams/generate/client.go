@@ -18,7 +18,7 @@ type ClientOptions struct {
 	// Silence is how long an engine may send nothing before its call goes to another engine; 0 is 5 s. Engines that live send
 	// something every second.
 	Silence time.Duration
-	// Retries is how often one call may go to another engine without a token gained; 0 is 10. Waiting for the first engine, or
+	// Retries is how often a call may go to another engine without a token gained; 0 is 10. Waiting for the first engine, or
 	// for a full engine, does not count: that wait ends with the context alone.
 	Retries int
 	// Ending is closed when the caller is about to stop: a call that an engine serves goes on, and a call that no engine serves
@@ -29,9 +29,9 @@ type ClientOptions struct {
 	MaxEpisodes int
 }
 
-// Result is what one call sampled.
+// Result holds the tokens that a call sampled.
 type Result struct {
-	// Tokens, Logprobs and Versions have one entry for each sampled token: its id, its log-probability under the distribution
+	// Tokens, Logprobs and Versions have an entry for each sampled token: its id, its log-probability under the distribution
 	// that drew it, and the policy version.
 	Tokens   []int32
 	Logprobs []float32
@@ -86,14 +86,13 @@ func (c *Client) Close() {
 	}
 }
 
-// Generate continues req.Tokens by at most req.MaxTokens tokens. The request goes to the engine that served the episode before,
-// if that engine lives; if an engine dies or stops in the middle, another engine continues after the tokens that came, so that
-// each token comes once and none is sampled again. While there is no engine, or all engines are full, Generate waits. It fails
-// with [ErrFailed] if the engines refuse the request, with [ErrUnserved] where no engine serves it and the caller is stopping,
-// and with the context's error when the context ends first: the engine is then told to stop, and what was sampled until then comes with the
-// error, without a Stop.
+// Generate continues req.Tokens by at most req.MaxTokens tokens. The request goes to the engine that served the episode before, if that
+// engine lives; if an engine dies or stops in the middle, another engine continues after the tokens that came, so that each token comes
+// once and none is sampled again. While there is no engine, or all engines are full, Generate waits. It fails with [ErrFailed] if the
+// engines refuse the request, with [ErrUnserved] where no engine serves it and the caller is stopping, and with the context's error when
+// the context ends first: the engine is then told to stop, and the tokens that were sampled until then come with the error, without a Stop.
 //
-// Invariant: whatever dies in between, the tokens are those that one engine would have sampled, each once.
+// Invariant: whatever dies in between, the tokens are the tokens that a single engine would have sampled, each once.
 func (c *Client) Generate(ctx context.Context, req *schemas.GenerateRequest) (*Result, error) {
 	ask := *req
 	if ask.Run == "" {
@@ -134,7 +133,7 @@ func (c *Client) Generate(ctx context.Context, req *schemas.GenerateRequest) (*R
 	}
 }
 
-// resultSoFar is what came before the context ended; nil where nothing came, or the context goes on.
+// resultSoFar holds the tokens that came before the context ended; nil where no token came, or the context goes on.
 func (r *Result) resultSoFar(ctx context.Context) *Result {
 	if ctx.Err() == nil || len(r.Tokens) == 0 {
 		return nil
@@ -142,7 +141,7 @@ func (r *Result) resultSoFar(ctx context.Context) *Result {
 	return r
 }
 
-// tries counts the attempts of one call that did not end it.
+// tries counts the attempts of a call that did not end it.
 type tries struct {
 	failures int // of engines, since a token was last gained
 	busy     int // full engines in a row

@@ -7,7 +7,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Run is what a generate call needs of a run; [streams.Run] is one.
+// Run has the methods of a run that a generate call needs; a [streams.Run] has them.
 type Run interface {
 	// Name is the run's name, which every request carries.
 	Name() string
@@ -20,7 +20,7 @@ type Run interface {
 const (
 	queueGroup = "engines"
 	headerOp   = "Weir-Generate"
-	// headerCall names a call for its cancellation: the reply subject that the engine sees may be one that the broker made up.
+	// headerCall names a call for its cancellation: the reply subject that the engine sees may have been made up by the broker.
 	headerCall = "Weir-Call"
 	opCancel   = "cancel" // data: the name of the call
 	opForget   = "forget" // data: the episode
@@ -29,8 +29,8 @@ const (
 	unknownEpisode = "?"
 )
 
-// Pinned is the run for calls that name the one version which may sample: they have a subject of their own, so that an engine that
-// samples with its newest version never gets one. An engine serves it beside the run itself; both sides wrap their run.
+// Pinned is the run for calls that name the only version which may sample: they have a subject of their own, so that an engine that
+// samples with its newest version never gets such a call. An engine serves it beside the run itself; both sides wrap their run.
 func Pinned(run Run) Run { return pinned{run} }
 
 type pinned struct{ Run }
@@ -44,7 +44,7 @@ func isPinned(run Run) bool {
 	return is
 }
 
-// engineSubject reaches one engine, controlSubject all of them. The latter has one token more than an engine's, so that no
+// engineSubject reaches a single engine, controlSubject all of them. The latter has a token more than an engine's, so that no
 // engine's name can be equal to it.
 func engineSubject(shared, engine string) string { return shared + "." + engine }
 func controlSubject(shared string) string        { return shared + ".all.control" }

@@ -11,7 +11,7 @@ import (
 	"github.com/weir-rl/weir/streams"
 )
 
-// openReplies starts to listen for the chunks of one attempt. reply is the subject that they come to.
+// openReplies starts to listen for the chunks of an attempt. reply is the subject that they come to.
 func (c *Client) openReplies() (r *replies, reply string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -42,14 +42,14 @@ func (c *Client) receiveChunk(m *nats.Msg) {
 	}
 }
 
-// closeReplies ends what open began.
+// closeReplies ends what openReplies began.
 func (c *Client) closeReplies(reply string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.calls, strings.TrimPrefix(reply, c.prefix))
 }
 
-// replies queues the chunks of one attempt. It never makes the connection's reader wait; the number of tokens asked for bounds its
+// replies queues the chunks of an attempt. It never makes the connection's reader wait; the number of tokens asked for bounds its
 // length.
 type replies struct {
 	ready chan struct{}
@@ -72,7 +72,7 @@ func (r *replies) wakeReader() {
 	}
 }
 
-// takeMessages is what came since the last take; it is good until the next.
+// takeMessages are the messages since the last call; they are good until the next call.
 func (r *replies) takeMessages() []*nats.Msg {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"github.com/weir-rl/weir/streams"
 )
 
-// Handler serves one call. It emits the sampled tokens as they come, the last chunk with Done set; emit sets Episode, Engine and
+// Handler serves a call. It emits the sampled tokens as they come, the last chunk with Done set; emit sets Episode, Engine and
 // Index. emit fails when the call is over: the caller cancelled it, or the chunk could not be sent; the chunk's memory is the
 // handler's again when emit returns. ctx ends when the caller cancels or the server stops. An error returned before Done is sent
 // to the caller; an error that wraps [ErrElsewhere], or that comes of the server's stopping, lets the caller go on at another
@@ -44,12 +44,12 @@ func WithMaxCalls(n int) Option {
 	}
 }
 
-// WithForget sets what is called when an episode will not call again, so that its cache can go. f must return soon.
+// WithForget sets a function that is called when an episode will not call again, so that its cache can go. f must return soon.
 func WithForget(f func(episode string)) Option {
 	return func(s *server) { s.forget = f }
 }
 
-// server is one engine's side of the call.
+// server is an engine's side of the call.
 type server struct {
 	run       Run
 	engine    string
@@ -66,7 +66,7 @@ type server struct {
 
 // Serve answers the run's generate calls under the name of an engine, each call in a goroutine of its own, until ctx ends; then it
 // cancels the calls that run, tells their callers to go to another engine, waits for the handlers and returns nil. It fails if the
-// name is illegal or the subscriptions are refused. Two engines of one name would share calls: names must differ.
+// name is illegal or the subscriptions are refused. Two engines of the same name would share calls: names must differ.
 func Serve(ctx context.Context, run Run, engine string, h Handler, opts ...Option) error {
 	if err := streams.CheckName("engine", engine); err != nil {
 		return err
@@ -83,7 +83,7 @@ func Serve(ctx context.Context, run Run, engine string, h Handler, opts ...Optio
 }
 
 func (s *server) serveCall(ctx context.Context) error {
-	// One channel for all three subscriptions keeps a caller's cancel behind its request.
+	// A single channel for all three subscriptions keeps a caller's cancel behind its request.
 	in := make(chan *nats.Msg, maxQueued)
 	subs, err := s.subscribeCalls(in)
 	defer s.leaveCall(subs, in)
@@ -134,7 +134,7 @@ func (s *server) subscribeCalls(in chan *nats.Msg) ([]*nats.Subscription, error)
 // long as its Silence.
 func (s *server) leaveCall(subs []*nats.Subscription, in chan *nats.Msg) {
 	for _, sub := range subs {
-		// Unlike Unsubscribe, Drain still takes what the broker had sent. It fails only when the connection is gone.
+		// Unlike Unsubscribe, Drain still takes the messages that the broker had sent. It fails only when the connection is gone.
 		_ = sub.Drain()
 	}
 	if err := s.run.NATS().FlushTimeout(time.Second); err != nil {
@@ -204,7 +204,7 @@ func (s *server) beginCall(ctx context.Context, m *nats.Msg) {
 	})
 }
 
-// readRequest is the request in a message, nil where it cannot be read, and what is wrong with it.
+// readRequest is the request in a message, nil where it cannot be read, and the fault.
 func (s *server) readRequest(m *nats.Msg) (*schemas.GenerateRequest, error) {
 	req := new(schemas.GenerateRequest)
 	if err := schemas.Unmarshal(m.Data, req); err != nil {
@@ -249,7 +249,7 @@ func (s *server) keepCallsAlive(now time.Time) {
 	}
 }
 
-// serverCall is one call being served.
+// serverCall is a call that is being served.
 type serverCall struct {
 	server  *server
 	reply   string

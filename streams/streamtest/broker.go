@@ -18,7 +18,7 @@ func Start(tb testing.TB) *broker.Broker {
 	return StartIn(tb, Config(tb))
 }
 
-// Config is what Start uses: a store in the test's directory, a free port, no syncing.
+// Config is the configuration that Start uses: a store in the test's directory, a free port, no syncing.
 func Config(tb testing.TB) broker.Config {
 	tb.Helper()
 	c := broker.DefaultConfig()

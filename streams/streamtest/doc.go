@@ -1,3 +1,3 @@
 // Package streamtest starts brokers for tests and holds the conformance suite of package streams: [Run] holds
-// any broker to what the package promises.
+// any broker to the package's promises.
 package streamtest

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Line is a relay to an address that delays what passes, each way by delay, and keeps its order. It returns the address to connect
+// Line is a relay to an address that delays all bytes, each way by delay, and keeps their order. It returns the address to connect
 // to, on loopback, and ends with the test. 0 is a relay without delay.
 func Line(tb testing.TB, to string, delay time.Duration) string {
 	tb.Helper()

@@ -51,7 +51,7 @@ func Closed(group int, samples ...int) *schemas.GroupClosed {
 	}
 }
 
-// Weights is a valid manifest of a run's version with one whole shard of these bytes, and the shard by its hash.
+// Weights is a valid manifest of a run's version with a whole shard of these bytes, and the shard by its hash.
 func Weights(run string, version int64, data []byte) (*schemas.Manifest, map[string][]byte) {
 	hash := schemas.ContentHash(data)
 	return &schemas.Manifest{

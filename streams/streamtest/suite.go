@@ -14,10 +14,10 @@ import (
 	"github.com/weir-rl/weir/streams"
 )
 
-// patience bounds every wait of the suite, so that what hangs fails.
+// patience bounds every wait of the suite, so that a case that hangs fails.
 const patience = 2 * time.Minute
 
-// Run holds a broker to what package streams promises. Each case has a run of its own on the one target.
+// Run holds a broker to the promises of package streams. Each case has a run of its own on the same target.
 func Run(t *testing.T, start func(testing.TB) Target) {
 	t.Helper()
 	target := start(t)
@@ -65,7 +65,7 @@ func Run(t *testing.T, start func(testing.TB) Target) {
 	}
 }
 
-// bench is what one case works with.
+// bench has the means of a case.
 type bench struct {
 	*testing.T
 	ctx    context.Context //nolint:containedctx // of the one case
@@ -162,7 +162,7 @@ func (b *bench) countOutstanding(r *streams.Run) int {
 	return n
 }
 
-// awaitOutstanding waits for a number of outstanding tickets: a cluster removes one a little after its ack.
+// awaitOutstanding waits for a number of outstanding tickets: a cluster removes a ticket a little after its ack.
 func (b *bench) awaitOutstanding(r *streams.Run, n int) {
 	b.Helper()
 	require.Eventually(b, func() bool { return b.countOutstanding(r) == n }, patience, 5*time.Millisecond)
@@ -256,7 +256,7 @@ func ticketReturn(b *bench) {
 	require.NoError(b, l.Return(b.ctx, 50*time.Millisecond))
 	l = b.takeLease(s)
 	require.Equal(b, 3, l.Delivery)
-	// The one lease that the source may have is open: Take waits for its end.
+	// The only lease that the source may have is open: Take waits for its end.
 	short, cancel := context.WithTimeout(b.ctx, 50*time.Millisecond)
 	defer cancel()
 	_, err := s.Take(short)

@@ -73,7 +73,7 @@ func trajectoryLarge(b *bench) {
 	}
 	b.requireNothing(r, f)
 	f.Close()
-	// From whatever sequence a reader goes on, it gets what comes after it, and no torn message.
+	// From whatever sequence a reader goes on, it gets the messages after it, and no torn message.
 	slices.Sort(sequences)
 	identity := f.Identity()
 	for i, s := range sequences {
@@ -86,7 +86,7 @@ func trajectoryLarge(b *bench) {
 		g.Close()
 	}
 	require.Empty(b, b.readRejected(r))
-	// A reader that may hold fewer messages than there are parts gets it none the less, and what comes after.
+	// A reader that may hold fewer messages than there are parts gets it none the less, and the messages after it.
 	narrow := b.openFeed(r, streams.FeedOptions{Durable: "narrow", MaxPending: 3})
 	for _, want := range sequences {
 		d := b.nextDelivery(narrow)
@@ -94,7 +94,7 @@ func trajectoryLarge(b *bench) {
 		require.NoError(b, narrow.Ack(b.ctx, d.Sequence))
 	}
 	b.requireNothing(r, narrow)
-	// The same where what is before is purged: a message in parts goes as a whole.
+	// The same where the messages before are purged: a message in parts goes as a whole.
 	for i, s := range sequences {
 		identity.Sequence = s
 		g := b.openFeed(r, streams.FeedOptions{From: &identity})
@@ -158,7 +158,7 @@ func feedOnce(b *bench) {
 	again := b.openFeed(r, streams.FeedOptions{MaxPending: 64})
 	require.NoError(b, r.Publish(b.ctx, b.newTrajectory(8, 100)))
 	require.Equal(b, "g8-0-0", b.nextDelivery(again).Trajectory.ID, "what was acked does not come again")
-	// What was returned and not acked goes to the next feed.
+	// A message that was returned and not acked goes to the next feed.
 	again.Close()
 	require.Equal(b, "g8-0-0", b.nextDelivery(b.openFeed(r, streams.FeedOptions{})).Trajectory.ID)
 }
@@ -184,7 +184,7 @@ func feedFrom(b *bench) {
 		require.Equal(b, c.want, b.nextDelivery(f).Trajectory.ID)
 		f.Close()
 	}
-	// A stranger's message claims to be the second part of the one at the position.
+	// A stranger's message claims to be the second part of the message at the position.
 	good, err := schemas.Marshal(b.newTrajectory(5, 10))
 	require.NoError(b, err)
 	_, err = b.openJetStream().PublishMsg(b.ctx, &nats.Msg{
@@ -196,7 +196,7 @@ func feedFrom(b *bench) {
 	b.requireNothing(r, f)
 	require.Equal(b, schemas.ReasonMalformed, b.readRejected(r)[0].Reason)
 	f.Close()
-	// And another, of one that is purged, whose parts nobody can count any more.
+	// And another, of a message that is purged, whose parts nobody can count any more.
 	_, err = b.openJetStream().PublishMsg(b.ctx, &nats.Msg{
 		Subject: "weir." + b.name + ".trajectories.3.p1", Header: partHeader("2/2", 5000, "x"), Data: good,
 	})
@@ -307,7 +307,7 @@ func feedRejects(b *bench) {
 	}
 }
 
-// partHeader claims that a message is part of one of so many bytes.
+// partHeader claims that a message is part of a message of so many bytes.
 func partHeader(index string, size int, of string) nats.Header {
 	hash := sha256.Sum256([]byte(of))
 	return nats.Header{"Weir-Part": {index}, "Weir-Size": {fmt.Sprint(size)}, "Weir-Hash": {hex.EncodeToString(hash[:])}}
@@ -331,7 +331,7 @@ func feedReject(b *bench) {
 	require.Equal(b, d.Sequence, rejected[0].Original)
 	require.NoError(b, r.Replay(b.ctx, rejected[0]))
 	require.NoError(b, r.Replay(b.ctx, rejected[0]))
-	// One that a checkpoint has carried is no longer the feed's: it is kept all the same, once, and can be replayed.
+	// A message that a checkpoint has carried is no longer the feed's: it is kept all the same, once, and can be replayed.
 	for range 2 {
 		require.NoError(b, f.RejectCarried(b.ctx, 2, b.newTrajectory(2, 100), schemas.ReasonStale, "later"))
 	}

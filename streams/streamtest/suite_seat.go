@@ -24,7 +24,7 @@ func (b *bench) takeSeat(r *streams.Run, from *streams.Position) *streams.Seat {
 	return s
 }
 
-// steerRun is what a trainer does at the end of a step, but for the purge.
+// steerRun does the work of a trainer at the end of a step, but for the purge.
 func (b *bench) steerRun(r *streams.Run, version int64) []error {
 	manifest, shards := Weights(b.name, version, []byte{byte(version)})
 	return []error{

@@ -26,9 +26,9 @@ import (
 type Target interface {
 	// Connection says how to reach it.
 	Connection() streams.ConnectConfig
-	// Replicas is what its streams can have.
+	// Replicas is how many replicas its streams can have.
 	Replicas() int
-	// Stop ends it as roughly as it can be ended; of several servers, one. Start brings it back with what it had
+	// Stop ends it as roughly as it can be ended; of several servers, a single server. Start brings it back with the data that it had
 	// stored.
 	Stop(tb testing.TB)
 	Start(tb testing.TB)
@@ -75,7 +75,7 @@ func (e *embedded) Start(tb testing.TB) {
 	require.NoError(tb, err)
 }
 
-// processEnv holds the configuration of a broker for the test binary that is to be one.
+// processEnv holds the configuration of a broker for the test binary that is to be a broker.
 const processEnv = "WEIR_STREAMTEST_BROKER"
 
 // Main is a TestMain: it runs the tests and looks for goroutines left over, or, in a process that [Process]
@@ -91,14 +91,14 @@ func Main(m *testing.M) {
 	goleak.VerifyTestMain(m, append(serverLeaks(), ClientLeak())...)
 }
 
-// ClientLeak lets goleak pass over one goroutine of nats.go: its publisher waits for ever on a status channel that it
+// ClientLeak lets goleak pass over a goroutine of nats.go: its publisher waits for ever on a status channel that it
 // never got, when its connection had closed by then.
 func ClientLeak() goleak.Option {
 	return goleak.IgnoreTopFunction("github.com/nats-io/nats.go/jetstream.(*jetStream).resetPendingAcksOnReconnect")
 }
 
-// serverLeaks lets goleak pass over what nats-server leaves behind, now and then, of a server in a cluster that is shut down while
-// it still makes its streams anew: the loops of their stores, and the clock that those share. A broker that a test forgets is
+// serverLeaks lets goleak pass over the goroutines that nats-server leaves behind, now and then, of a server in a cluster that is shut down
+// while it still makes its streams anew: the loops of their stores, and the clock that the stores share. A broker that a test forgets is
 // found all the same, by its other goroutines.
 func serverLeaks() []goleak.Option {
 	return []goleak.Option{
@@ -189,7 +189,7 @@ type cluster struct {
 	stopped int // -1: none
 }
 
-// Cluster starts a target of three brokers; Stop stops one of them, another each time.
+// Cluster starts a target of three brokers; Stop stops a broker, another each time.
 func Cluster(tb testing.TB) Target {
 	tb.Helper()
 	c := &cluster{stopped: -1}

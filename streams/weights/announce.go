@@ -17,7 +17,7 @@ func (p *Publisher) announceVersion(ctx context.Context, plan versionPlan, store
 }
 
 // tidyStore removes the shards that no kept version needs, and stores the shards of the announced version again that another publisher's
-// tidy has removed meanwhile. The next publish does what fails here.
+// tidy has removed meanwhile. The next publish repeats what fails here.
 func (p *Publisher) tidyStore(ctx context.Context, plan versionPlan, stored storedVersion, whole ShardSource) {
 	m := stored.announced
 	log := p.run.Log().With("version", m.Version)

@@ -112,11 +112,11 @@ func bytesOf(ctx context.Context, b Blob) ([]byte, error) {
 	return data, err
 }
 
-// sink takes a stored shard's bytes in order. restart forgets those so far: the shard is read from its beginning again.
+// sink takes a stored shard's bytes in order. restartShard forgets the bytes so far: the shard is read from its beginning again.
 type sink interface {
 	io.Writer
 	restartShard() error
-	// sum is the content hash of what was written since the last restart.
+	// sum is the content hash of the bytes since the last restart.
 	contentHash() string
 }
 
@@ -138,7 +138,7 @@ func (m *inMemory) contentHash() string {
 	return hex.EncodeToString(h[:])
 }
 
-// inFile is a sink that writes a file and hashes what goes by.
+// inFile is a sink that writes a file and hashes its bytes.
 type inFile struct {
 	f *os.File
 	h hash.Hash

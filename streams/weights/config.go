@@ -4,7 +4,7 @@ import "github.com/weir-rl/weir/internal/check"
 
 // Config says where shards are kept and how they are sent.
 type Config struct {
-	// Dir is a folder that the trainer and all inference consumers share, on one machine or a shared file system. Shards
+	// Dir is a folder that the trainer and all inference consumers share, on the same machine or a shared file system. Shards
 	// are then files in it and the broker carries manifests alone. "" keeps them in the broker.
 	Dir string `koanf:"dir"`
 	// BaseEvery is how often whole weights are published; the versions between are deltas, each against the version before. 1

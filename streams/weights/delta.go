@@ -124,7 +124,7 @@ func elementSize(m *schemas.Manifest) int {
 	return 4
 }
 
-// room counts what several writers write, and ends them where it is more than a bound; 0 is none.
+// room counts the bytes of several writers, and ends them where they are more than a bound; 0 is none.
 type room struct {
 	most  int64
 	taken atomic.Int64

@@ -30,7 +30,8 @@ func (f folderShards) shardPath(hash string) (string, error) {
 	return filepath.Join(f.dir, hash), nil
 }
 
-// putShard links the blob where it is a file on the same disk, else it copies it; either way it hashes what then lies in the folder.
+// putShard links the blob where it is a file on the same disk, else it copies it; either way it hashes the file that then lies in the
+// folder.
 func (f folderShards) putShard(ctx context.Context, hash string, blob Blob) (_ string, err error) {
 	if hash != "" {
 		path, err := f.shardPath(hash)
@@ -101,7 +102,7 @@ func (f folderShards) bringBlob(ctx context.Context, blob Blob) (tmp, hash strin
 }
 
 // hashLinked syncs a file, makes it readable for all, and hashes it. The name may stand for another file than the blob's, where
-// that was replaced: what counts is what lies in the folder.
+// that was replaced: the file that lies in the folder counts.
 func hashLinked(ctx context.Context, path string, size int64) (hash string, err error) {
 	f, err := os.Open(path)
 	if err != nil {

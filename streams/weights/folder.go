@@ -18,7 +18,7 @@ import (
 	"github.com/weir-rl/weir/streams/internal/seam"
 )
 
-// Folder brings the weights of policy versions into folders, as files. It is safe for concurrent use, one version at a time.
+// Folder brings the weights of policy versions into folders, as files. It is safe for concurrent use, a single version at a time.
 type Folder struct {
 	run   seam.Run
 	store shardStore
@@ -143,7 +143,7 @@ func (d *Folder) bringFrozen(ctx context.Context, s schemas.Shard, in folderShar
 	return d.bringWhole(ctx, s, in)
 }
 
-// stamp tells a file that was written to since from one that was not.
+// stamp distinguishes a file that was written to since from a file that was not.
 type stamp struct {
 	size    int64
 	changed time.Time
@@ -151,7 +151,7 @@ type stamp struct {
 
 func stampOf(info fs.FileInfo) stamp { return stamp{info.Size(), info.ModTime()} }
 
-// holdsFile says whether a file holds what its hash says; one that holds something else is removed. A file is hashed once, unless it
+// holdsFile reports whether a file has the bytes of its hash; a file with other bytes is removed. A file is hashed once, unless it
 // has changed.
 func (d *Folder) holdsFile(ctx context.Context, path, hash string) (bool, error) {
 	blob, err := OpenBlob(path)
@@ -181,7 +181,7 @@ func (d *Folder) holdsFile(ctx context.Context, path, hash string) (bool, error)
 	return true, nil
 }
 
-// fillFile makes the file of a hash by a function that fills a new file and returns the hash of what it wrote.
+// fillFile makes the file of a hash by a function that fills a new file and returns the hash of the bytes that it wrote.
 func (d *Folder) fillFile(ctx context.Context, s schemas.Shard, hash string, in folderShards,
 	fill func(ctx context.Context, s schemas.Shard, to *os.File) (string, error),
 ) (_ string, err error) {
@@ -254,7 +254,7 @@ func (d *Folder) fetchShard(ctx context.Context, s schemas.Shard, f *os.File) (s
 	return s.Hash, verifyShard(s, size, to.contentHash())
 }
 
-// applyStored writes what the file of a base becomes by a stored delta.
+// applyStored applies a stored delta to the file of a base and writes the result.
 func (d *Folder) applyStored(ctx context.Context, s schemas.Shard, base string, in folderShards, f *os.File) (_ string, err error) {
 	packed, err := os.CreateTemp(in.dir, tmpPrefix+"*")
 	if err != nil {

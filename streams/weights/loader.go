@@ -15,7 +15,7 @@ import (
 	"github.com/weir-rl/weir/streams/delta"
 )
 
-// Loader reads the weights of policy versions, into memory or into the files of a folder. It is safe for concurrent use, one load at
+// Loader reads the weights of policy versions, into memory or into the files of a folder. It is safe for concurrent use, a single load at
 // a time. After a delta it holds a whole copy of the weights that it read last.
 type Loader struct {
 	Folder
@@ -30,7 +30,7 @@ type Loader struct {
 	frozen map[string][]byte
 }
 
-// NewLoader is a reader of the run's policy versions. The error is one of [Config.Validate].
+// NewLoader is a reader of the run's policy versions. The error is of [Config.Validate].
 func NewLoader(run *streams.Run, config Config) (*Loader, error) {
 	if err := config.Validate(); err != nil {
 		return nil, fmt.Errorf("configure weights: %w", err)
@@ -39,7 +39,7 @@ func NewLoader(run *streams.Run, config Config) (*Loader, error) {
 	return &Loader{Folder: Folder{run: s, store: newShardStore(s, config)}, keepsHeld: config.BaseEvery > 1}, nil
 }
 
-// Shard reads the stored bytes of one shard and verifies them. It fails with [streams.ErrNoShard] if they are no longer kept, and with
+// Shard reads the stored bytes of a shard and verifies them. It fails with [streams.ErrNoShard] if they are no longer kept, and with
 // [streams.ErrCorruptShard] if they do not have the hash that names them.
 func (l *Loader) Shard(ctx context.Context, shard schemas.Shard) ([]byte, error) {
 	to := &inMemory{data: make([]byte, 0, shard.Size)}

@@ -141,10 +141,10 @@ func (o objectShards) readShard(ctx context.Context, shard schemas.Shard, to sin
 	}
 }
 
-// shardsInFlight bounds, in bytes, what the readers of one process have asked for and not received, together.
+// shardsInFlight bounds, in bytes, the data that all readers of a process have asked for and not received.
 const shardsInFlight = 64 << 20
 
-// readWindow is one reader's part of shardsInFlight.
+// readWindow is a reader's part of shardsInFlight.
 func readWindow() seam.Window {
 	return seam.Window{Messages: 1 << 10, Bytes: max(shardsInFlight/runtime.GOMAXPROCS(0), objectChunk)}
 }

@@ -11,12 +11,12 @@ import (
 	"github.com/weir-rl/weir/streams"
 )
 
-// versionPlan is what is to be done for one version.
+// versionPlan is the plan of a version's publication.
 type versionPlan struct {
 	// manifest is the caller's, of whole shards; a hash is "" where it is not known yet.
 	manifest *schemas.Manifest
 	// history are the manifests that the run still holds, newest first; latest is the newest that can be read, nil where there is
-	// none; revision is what the next manifest must name.
+	// none; revision is the revision that the next manifest must name.
 	history  []*schemas.Manifest
 	latest   *schemas.Manifest
 	revision uint64
@@ -28,7 +28,7 @@ type versionPlan struct {
 	base *heldVersion
 }
 
-// planVersion reads what is published, and decides how a version is to be stored.
+// planVersion reads the published manifests, and decides how a version is to be stored.
 func (p *Publisher) planVersion(ctx context.Context, m *schemas.Manifest) (versionPlan, error) {
 	plan := versionPlan{manifest: m}
 	var err error

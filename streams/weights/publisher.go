@@ -13,7 +13,7 @@ import (
 	"github.com/weir-rl/weir/streams/internal/seam"
 )
 
-// Publisher publishes the policy versions of a run. It is safe for concurrent use, one publish at a time. With deltas it goes on from
+// Publisher publishes the policy versions of a run. It is safe for concurrent use, a single publish at a time. With deltas it goes on from
 // the version that it published last, and asks that version's source for the shards again.
 type Publisher struct {
 	run    seam.Run
@@ -52,7 +52,7 @@ const (
 	sweepEvery = time.Minute
 )
 
-// NewPublisher is a publisher of the run's policy versions. The error is one of [Config.Validate].
+// NewPublisher is a publisher of the run's policy versions. The error is of [Config.Validate].
 func NewPublisher(run *streams.Run, config Config) (*Publisher, error) {
 	if err := config.Validate(); err != nil {
 		return nil, fmt.Errorf("configure weights: %w", err)
@@ -61,7 +61,7 @@ func NewPublisher(run *streams.Run, config Config) (*Publisher, error) {
 	return &Publisher{run: s, config: config, store: newShardStore(s, config), keep: max(run.Topology().WeightsKeep, 1)}, nil
 }
 
-// SpoolIn names a folder for what lies on the disk while a version is published.
+// SpoolIn names a folder for the files that lie on the disk while a version is published.
 func (p *Publisher) SpoolIn(dir string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -74,7 +74,7 @@ func (p *Publisher) SpoolIn(dir string) {
 //
 // Publishing the same weights of a version again succeeds. It stores the whole shards that the store lacks, as when the run goes on
 // with another Dir, and changes nothing else. Publish fails with [streams.ErrFenced] if the version is published with other weights
-// or a newer version is published, and with [streams.ErrCorruptShard] if shards are not those that m names. Versions that are no
+// or a newer version is published, and with [streams.ErrCorruptShard] if shards are not the shards that m names. Versions that are no
 // longer kept, and shards that no kept version needs, are removed.
 //
 // Invariant: a manifest is visible only when all its shards are.
@@ -143,7 +143,7 @@ func (p *Publisher) publishOnce(ctx context.Context, m *schemas.Manifest, whole 
 	}
 	stored, err := p.storeVersion(ctx, plan, whole)
 	if errors.Is(err, streams.ErrShardsFull) && p.store.sweepUnfinished(ctx, orphanAge) == nil {
-		// What publishers left that died in a put would stay: else only a publish that succeeds removes it.
+		// The chunks of publishers that died in a put would stay: else only a publish that succeeds removes it.
 		stored, err = p.storeVersion(ctx, plan, whole)
 	}
 	if err != nil {

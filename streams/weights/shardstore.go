@@ -20,7 +20,7 @@ type shardStore interface {
 	// list is the stored shards by hash, with the age of each by the store's clock.
 	listShards(ctx context.Context) (map[string]time.Duration, error)
 	removeShard(ctx context.Context, hash string) error
-	// sweep removes what publishers left that died in the middle of a put, once it is older than age.
+	// sweep removes the bytes of publishers that died in the middle of a put, once it is older than age.
 	sweepUnfinished(ctx context.Context, age time.Duration) error
 }
 

@@ -12,7 +12,7 @@ import (
 
 // storedVersion is a version whose shards are all in the store.
 type storedVersion struct {
-	// whole names the whole shards, announced is what readers get: whole, or a manifest of deltas.
+	// whole names the whole shards, announced is the manifest that readers get: whole, or a manifest of deltas.
 	whole, announced *schemas.Manifest
 	// blobs are announced's own shards, until release.
 	blobs  ShardSource
@@ -154,7 +154,7 @@ func (p *Publisher) storeShard(ctx context.Context, hash string, source ShardSou
 // shardsAlive bounds how many shards are asked for and not yet stored.
 func shardsAlive() int { return min(runtime.GOMAXPROCS(0), 4) }
 
-// eachShard calls do for each of n shards, a few at a time, until one fails or ctx ends.
+// eachShard calls do for each of n shards, a few at a time, until a call fails or ctx ends.
 func eachShard(ctx context.Context, n int, do func(i int) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(shardsAlive())

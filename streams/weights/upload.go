@@ -26,7 +26,7 @@ const (
 	cleanTimeout  = 5 * time.Second
 )
 
-// upload puts one shard into the object store, as an object of that name: its chunks, then its description. The client library's own
+// upload puts a shard into the object store, as an object of that name: its chunks, then its description. The client library's own
 // Put is not used: where its context ends in the middle, as at a reconnection, the chunks that it has sent stay.
 //
 // Invariant: a put that ends in the middle leaves no chunks, as long as the broker answers.
@@ -38,7 +38,7 @@ type upload struct {
 	left []string
 }
 
-// sendObject makes one attempt.
+// sendObject makes an attempt.
 func (u *upload) sendObject(ctx context.Context) error {
 	js := u.store.run.JetStream()
 	info := jetstream.ObjectInfo{Bucket: u.store.bucket, NUID: nuid.Next()}
@@ -62,7 +62,7 @@ func (u *upload) sendObject(ctx context.Context) error {
 	return err
 }
 
-// sendChunks sends the bytes, and sets what info says of them. It returns nil when the broker has stored them all.
+// sendChunks sends the bytes, and sets size and digest in info. It returns nil when the broker has stored them all.
 func (u *upload) sendChunks(ctx context.Context, info *jetstream.ObjectInfo) error {
 	chunks, err := pipeline.Open(u.store.run.JetStream().Conn())
 	if err != nil {
@@ -120,12 +120,12 @@ func (u *upload) awaitOutstanding(ctx context.Context, chunks *pipeline.Pipeline
 	}
 }
 
-// keepChunks takes an object out of those whose chunks are to be removed.
+// keepChunks takes an object out of the objects whose chunks are to be removed.
 func (u *upload) keepChunks(id string) {
 	u.left = slices.DeleteFunc(u.left, func(s string) bool { return s == id })
 }
 
-// purgeLeft removes the chunks of the attempts that failed. What cannot be removed stays in the list.
+// purgeLeft removes the chunks of the attempts that failed. An object whose chunks cannot be removed stays in the list.
 func (u *upload) purgeLeft(ctx context.Context) error {
 	for _, id := range slices.Clone(u.left) {
 		stream, err := u.store.run.JetStream().Stream(ctx, u.store.streamName())

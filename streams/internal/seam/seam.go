@@ -1,5 +1,5 @@
-// Package seam is what the packages below streams use of a run: calls to the broker that are tried again, reads of stored messages,
-// and the manifests of policy versions. A *streams.Run gives it to them, and to nobody else.
+// Package seam has the methods of a run that the packages below streams use: calls to the broker that are tried again, reads of stored
+// messages, and the manifests of policy versions. A *streams.Run gives it to them, and to nobody else.
 //
 //	run := r.Seam() // r is a *streams.Run
 //	err := run.Call(ctx, "purge shards", bucket, seam.CallTimeout, func(ctx context.Context) error { return stream.Purge(ctx) })
@@ -17,7 +17,7 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// Run is one run, as whoever its handle works.
+// Run is a run, with the rights of its handle.
 type Run interface {
 	// Call makes attempts, each bounded by limit, until an attempt succeeds or fails for good, or ctx ends. The denial of a subject
 	// that contains needle is a failure for good. what names the call in errors.
@@ -34,7 +34,7 @@ type Run interface {
 	// out and its answer was lost. It fails with streams.ErrFenced where another trainer has taken the seat of this handle.
 	SetManifest(ctx context.Context, m *schemas.Manifest, revision uint64) (bool, error)
 	// CheckManifest fails where a manifest is not valid or of another run, and with streams.ErrTooLarge where it is too large for
-	// one message.
+	// a single message.
 	CheckManifest(m *schemas.Manifest) error
 	// CheckSeat fails with streams.ErrFenced where another trainer has taken the seat of this handle.
 	CheckSeat(ctx context.Context) error
@@ -44,7 +44,7 @@ type Run interface {
 	Log() *slog.Logger
 }
 
-// Window bounds the messages of one read.
+// Window bounds the messages of a read.
 type Window struct {
 	Messages int
 	Bytes    int

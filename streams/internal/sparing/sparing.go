@@ -1,4 +1,4 @@
-// Package sparing is a log handler that writes what goes on and on once in a while.
+// Package sparing is a log handler that writes a line that is repeated on and on only once in a while.
 package sparing
 
 import (
@@ -10,7 +10,7 @@ import (
 
 // Handler writes the first line of each kind, and then, once in a while, the last line of the kind with the number of lines that
 // were left out: a stranger can send a million messages that are refused, and a full stream makes every producer wait. Lines of
-// one kind have the same message and the same attribute "reason". Errors are all written.
+// a kind have the same message and the same attribute "reason". Errors are all written.
 type Handler struct {
 	slog.Handler
 	kinds *kinds
@@ -39,7 +39,7 @@ func New(h slog.Handler) Handler {
 	return Handler{Handler: h, kinds: &kinds{recent: map[string]*recent{}}}
 }
 
-// Close writes what was left out. Every line after it is written.
+// Close writes the lines that were left out. Every line after it is written.
 func (s Handler) Close() { s.kinds.closeKinds() }
 
 // Handle writes the first line of a kind at once. It keeps the later ones for [kinds.repeat].
