@@ -31,7 +31,7 @@ type partial struct {
 	replies []string
 }
 
-// verdict is what a message that came is.
+// verdict is the state of a message that came.
 type verdict int
 
 const (
@@ -67,8 +67,8 @@ func (b *book) lastKnown() Mark {
 	return b.last
 }
 
-// classifyMessage is what a message is, by its first sequence. Of a message in flight it keeps the new reply subject of the part at index,
-// counted from 1.
+// classifyMessage is the state of a message, by its first sequence. Of a message in flight it keeps the new reply subject of the part at
+// index, counted from 1.
 func (b *book) classifyMessage(first uint64, index int, reply string) verdict {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -108,7 +108,7 @@ func (b *book) isDoneUpTo(sequence uint64) bool {
 	return sequence <= b.floor
 }
 
-// isSingle is whether the message at a sequence is known to be finished and to have had one part.
+// isSingle is whether the message at a sequence is known to be finished and to have had a single part.
 func (b *book) isSingle(sequence uint64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -170,7 +170,7 @@ func (b *book) takePartial(first uint64) (replies []string, data []byte, subject
 	return have.replies, data, have.subject
 }
 
-// lookupReplies returns the reply subjects of those of the sequences that are in flight, lowest first, the highest sequence of their parts,
+// lookupReplies returns the reply subjects of the sequences that are in flight, lowest first, the highest sequence of their parts,
 // and the sequences that never were in flight. Finished sequences are in neither list.
 func (b *book) lookupReplies(sequences []uint64) (replies []string, highest uint64, unknown []uint64) {
 	b.mu.Lock()
@@ -207,7 +207,7 @@ func (b *book) finishMessages(sequences ...uint64) {
 	}
 }
 
-// raiseFloor sets the floor to that of the broker, up to which the sequences need not be kept one by one.
+// raiseFloor sets the floor to that of the broker, up to which the sequences need not be kept singly.
 func (b *book) raiseFloor(floor uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -240,7 +240,7 @@ func (b *book) resumeSequence(floor uint64) uint64 {
 	return max(floor, b.floor) + 1
 }
 
-// rememberedCount counts the finished sequences that are kept one by one.
+// rememberedCount counts the finished sequences that are kept singly.
 func (b *book) rememberedCount() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -24,7 +24,7 @@ import (
 
 // ConnectConfig says how to reach a broker.
 type ConnectConfig struct {
-	// URL of the broker, "nats://host:4222"; several, with commas between, are one cluster.
+	// URL of the broker, "nats://host:4222"; several, with commas between, are a cluster.
 	URL string `koanf:"url"`
 	// Name of this client in the broker's reports.
 	Name string `koanf:"name"`
@@ -40,13 +40,13 @@ type ConnectConfig struct {
 	Now func() time.Time `koanf:"-"`
 }
 
-// Embedded is a broker in this process; [github.com/weir-rl/weir/streams/broker.Broker] is one.
+// Embedded is a broker in this process, as [github.com/weir-rl/weir/streams/broker.Broker] is.
 type Embedded interface {
 	// InProcessConn connects without a socket.
 	InProcessConn() (net.Conn, error)
 	// SeedFile is the file with the private key of a role, "" where the broker asks for no key.
 	SeedFile(role Role) string
-	// Nkey is a key that this process alone has for a role, for which there is no seed file: the public nkey, and what signs the
+	// Nkey is a key that this process alone has for a role, for which there is no seed file: the public nkey, and the function that signs the
 	// broker's challenge. "" is none.
 	Nkey(role Role) (public string, sign func(nonce []byte) ([]byte, error))
 }
@@ -59,7 +59,7 @@ func (c ConnectConfig) Validate() error {
 	)
 }
 
-// Conn is one connection to a broker. It reconnects for ever and is safe for concurrent use.
+// Conn is a connection to a broker. It reconnects for ever and is safe for concurrent use.
 type Conn struct {
 	nc      *nats.Conn
 	js      jetstream.JetStream
@@ -70,7 +70,7 @@ type Conn struct {
 	returns returns
 	// refusal is set while the broker does not let this connection back in.
 	refusal atomic.Pointer[error]
-	// where is the broker, seed the file of the key, "" without one.
+	// where is the broker, seed the file of the key, "" without a key.
 	where, seed string
 	role        Role
 	// api begins the subjects of JetStream.
@@ -244,7 +244,7 @@ func (c *Conn) checkOwnKey(ctx context.Context) error {
 	return err
 }
 
-// Close waits until the broker has received what was sent, then ends the connection. Runs of this connection fail after it.
+// Close waits until the broker has received all messages, then ends the connection. Runs of this connection fail after it.
 func (c *Conn) Close() {
 	if c.nc.IsClosed() {
 		<-c.closed
@@ -287,7 +287,7 @@ func (c *Conn) asyncError(_ *nats.Conn, sub *nats.Subscription, err error) {
 	c.log.Warn("broker connection error", attrs...)
 }
 
-// explainRefusal names the key that the broker refuses, and what to do.
+// explainRefusal names the key that the broker refuses, and the remedy.
 func (c *Conn) explainRefusal(err error) error {
 	if c.seed == "" {
 		return fmt.Errorf("the broker at %s refuses a connection without a key: %w; name the seed of role %s with seed_file",

@@ -8,7 +8,7 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// controlKey is the one key of CONTROL.
+// controlKey is the only key of CONTROL.
 const controlKey = "control"
 
 // ErrNoControl is returned when nothing was ever written to the run's control.
@@ -59,7 +59,7 @@ func (r *Run) Control(ctx context.Context) (*schemas.Control, error) {
 	return r.readControl(e.value)
 }
 
-// FollowControl calls fn with the control of now, if there is one, and with each newer control; of several that are written while fn
+// FollowControl calls fn with the control of now, if there is any, and with each newer control; of several that are written while fn
 // runs it calls fn with the newest alone. It returns nil when ctx ends. Control that cannot be read is logged and skipped.
 func (r *Run) FollowControl(ctx context.Context, fn func(*schemas.Control)) error {
 	return r.followKey(ctx, r.names.control, controlKey, func(data []byte, revision uint64) error {

@@ -10,7 +10,7 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// Delivery is one message of TRAJECTORIES. Exactly one of Trajectory and Closed is set.
+// Delivery is a message of TRAJECTORIES. Exactly one of Trajectory and Closed is set.
 //
 // A refused message whose message id names its samples is delivered as a marker that closes the samples: their tickets are done, so
 // that nothing else would come of them.
@@ -77,7 +77,7 @@ func samplesOf(id string) (group string, samples []int, ok bool) {
 	return fields[0][:at], []int{sample}, err == nil && sample >= 0
 }
 
-// readMessage decodes a message into d and returns what is wrong with it. The memory of data becomes the trajectory's, since nobody else
+// readMessage decodes a message into d and returns its fault. The memory of data becomes the trajectory's, since nobody else
 // uses it; where the message is refused, data is as it came.
 func (f *Feed) readMessage(d *Delivery, data []byte) (schemas.Reason, error) {
 	kind, _, err := schemas.Peek(data)
@@ -111,7 +111,7 @@ func (f *Feed) readMessage(d *Delivery, data []byte) (schemas.Reason, error) {
 	return "", nil
 }
 
-// checkDelivery is what is wrong with a message of that fault, run, producer and oldest version under the subject of d.
+// checkDelivery returns the reason to refuse a message with that fault, run, producer and oldest version under the subject of d.
 func (f *Feed) checkDelivery(d *Delivery, fault error, run, producer string, oldest int64) (schemas.Reason, error) {
 	if fault != nil {
 		return schemas.ReasonMalformed, fault

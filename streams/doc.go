@@ -24,11 +24,11 @@
 //	REJECTED      limits, discards old    refused messages with the reason, until they are too old
 //	EVENTS        limits, discards old    events, for people to follow
 //	WEIGHTS       key-value, history      the manifests of policy versions
-//	CONTROL       key-value               what holds for the whole run, and the holder of the trainer's seat
+//	CONTROL       key-value               settings of the whole run, and the holder of the trainer's seat
 //	SHARDS        object store            the bytes of weights, named by their hash
-//	RELEASED      key-value               how often a ticket came back unworked: those deliveries are not counted
+//	RELEASED      key-value               how often a ticket came back unworked: such deliveries are not counted
 //
-// One trainer at a time works in a run: the holder of its [Seat].
+// A single trainer at a time works in a run: the holder of its [Seat].
 //
 // Delivery is at least once everywhere. Three things make it exactly once: a message id for every publish, so that a retry stores
 // nothing twice; the [Feed], which returns a stored message once in its life; and the position that the trainer keeps in its

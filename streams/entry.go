@@ -12,7 +12,7 @@ import (
 	"github.com/weir-rl/weir/streams/internal/seam"
 )
 
-// entry is what a key of a bucket holds.
+// entry is the value of a key of a bucket.
 type entry struct {
 	value []byte // nil where the key holds nothing
 	// revision is the revision that a compare-and-set must name. It is not 0 for a deleted key.

@@ -132,19 +132,19 @@ type EventsPlace struct {
 	created time.Time
 }
 
-// EventsRead is what came of reading events.
+// EventsRead is the result of a read of events.
 type EventsRead struct {
 	// To is where the next call goes on.
 	To EventsPlace
-	// Now is what the broker's clock said when the call began: compared with it, the age of an event does not depend on the clocks of
+	// Now is the broker's time when the call began: compared with it, the age of an event does not depend on the clocks of
 	// two machines.
 	Now time.Time
-	// Anew says that the stream is not the one that was read before, or an older copy of it. Nothing was read then, and To is zero.
+	// Anew says that the stream is not the stream that was read before, or an older copy of it. Nothing was read then, and To is zero.
 	Anew bool
 }
 
-// EventsAfter is [Run.PastEvents] of the events after a place, each with the time at which the broker stored it: who calls it again and
-// again reads each event once.
+// EventsAfter is [Run.PastEvents] of the events after a place, each with the time at which the broker stored it: a caller that calls it
+// again and again reads each event once.
 func (r *Run) EventsAfter(
 	ctx context.Context, after EventsPlace, most uint64, fn func(e *schemas.Event, stored time.Time),
 ) (EventsRead, error) {

@@ -14,8 +14,8 @@ import (
 	"github.com/weir-rl/weir/streams/internal/seam"
 )
 
-// Feed reads TRAJECTORIES in order for one reader. A sequence is returned once in the life of a feed, however often the broker sends
-// it. Next is for one goroutine; the other methods may be called at the same time.
+// Feed reads TRAJECTORIES in order for a single reader. A sequence is returned once in the life of a feed, however often the broker sends
+// it. Next is for a single goroutine; the other methods may be called at the same time.
 type Feed struct {
 	run     *Run
 	options FeedOptions
@@ -240,7 +240,7 @@ func (f *Feed) Next(ctx context.Context) (*Delivery, error) {
 		if meta, err := msg.Metadata(); err == nil {
 			f.passed = max(f.passed, meta.Sequence.Stream)
 		}
-		// What comes after a message that Next refused is returned once that is filed; but for markers in the place of such messages.
+		// A message after a message that Next refused is returned once that is filed; but for markers in the place of such messages.
 		if d != nil && f.unfiled && d.Refused == "" {
 			f.ready = d
 			continue

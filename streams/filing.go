@@ -13,14 +13,14 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// A refused message is stored in REJECTED, and then acked. Either waits for the broker, and who sends nothing but messages that are
+// A refused message is stored in REJECTED, and then acked. Either waits for the broker, and a sender of nothing but messages that are
 // refused must not have a reader wait twice for each: so refused messages are filed together.
 const (
 	// filedTogether is how many are sent to REJECTED before the first answer is waited for.
 	filedTogether = 128
-	// filedBytes bounds what waits in memory to be filed.
+	// filedBytes bounds the bytes that wait in memory to be filed.
 	filedBytes = 8 << 20
-	// lull is how long no message comes before what waits is filed.
+	// lull is how long no message comes before the messages that wait are filed.
 	lull = 5 * time.Millisecond
 )
 
@@ -98,9 +98,9 @@ func (q *filing) lowestSequence() (low uint64) {
 	return low
 }
 
-// File stores in REJECTED what was refused, by Next or with RejectSoon, and waits to be filed. It returns when the broker has stored
-// it all and has confirmed the acknowledgements. Whoever keeps elsewhere that a message was refused files it first. Where File
-// fails, what is not acked still waits, and filing it again stores nothing twice.
+// File stores in REJECTED the messages that were refused, by Next or with RejectSoon, and wait to be filed. It returns when the broker has
+// stored them all and has confirmed the acknowledgements. Whoever keeps elsewhere that a message was refused files it first. Where File
+// fails, a message that is not acked still waits, and filing it again stores nothing twice.
 func (f *Feed) File(ctx context.Context) error {
 	f.filing.turn.Lock()
 	defer f.filing.turn.Unlock()
@@ -143,8 +143,8 @@ func (f *Feed) dismissFiled(ctx context.Context, filed []rejection) error {
 	return nil
 }
 
-// rejectTogether sends messages to REJECTED one after the other without waiting in between. Then it sends those that the broker did
-// not take again, one by one, and those that go in parts.
+// rejectTogether sends messages to REJECTED in turn without waiting in between. Then it sends the messages that the broker did
+// not take again, singly, and the messages that go in parts.
 func (r *Run) rejectTogether(ctx context.Context, messages []rejection) error {
 	room := int(r.nc.MaxPayload()) - headerRoom
 	stored := make([]bool, len(messages))

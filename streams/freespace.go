@@ -10,19 +10,20 @@ import (
 	"github.com/weir-rl/weir/streams/internal/seam"
 )
 
-// A broker refuses what is sent to a full stream after it has received it: a producer that sends a trajectory of 128 KB again and
+// A broker refuses a message to a full stream after it has received it: a producer that sends a trajectory of 128 KB again and
 // again sends some 256 KB/s for nothing, as long as the trainer does not purge. So after a refusal a large message is sent again
 // only when the stream's state, some 1 KB, says that there is room for it.
 const (
 	// freeSpaceFrom is the least size, in bytes, for which the state is asked for: a smaller message is as cheap as the question.
 	freeSpaceFrom = 8 << 10
-	// freeSpaceAge is how long one answer holds for all publishers of a process.
+	// freeSpaceAge is how long an answer holds for all publishers of a process.
 	freeSpaceAge = 200 * time.Millisecond
 	// freeSpacePause bounds the pause between two looks of a publisher, but for the jitter of half of it.
 	freeSpacePause = time.Second
-	// freeSpaceUnasked is how long a publisher goes by the state before it sends all the same: the broker has the last word on what fits.
+	// freeSpaceUnasked is how long a publisher goes by the state before it sends all the same: the broker decides in the end whether a
+	// message fits.
 	freeSpaceUnasked = 30 * time.Second
-	// freeSpaceOverhead is what the broker counts for a message besides its data, in bytes: subject, headers and framing. It is some
+	// freeSpaceOverhead is how much the broker counts for a message besides its data, in bytes: subject, headers and framing. It is some
 	// 400 at most.
 	freeSpaceOverhead = 1 << 10
 )
@@ -30,12 +31,12 @@ const (
 // errFull marks a refusal that holds until the stream has room.
 var errFull = errors.New("the stream is full")
 
-// freeSpace is what a process knows of the space that is left in TRAJECTORIES.
+// freeSpace is a process's last view of the space that is left in TRAJECTORIES.
 type freeSpace struct {
-	// turn has room for the one publisher that looks; the fields below are its.
+	// turn has room for the only publisher that looks; the fields below are its.
 	turn chan struct{}
 	at   time.Time
-	// messages and bytes are left, less what the publishers of this process were given of it.
+	// messages and bytes are left, less the share that the publishers of this process were given.
 	messages, bytes int64
 }
 
@@ -87,10 +88,10 @@ func (r *Run) spaceLeft(stream string) func(context.Context) (messages, bytes in
 	}
 }
 
-// waiter is a publisher of one message that waits while the stream is full.
+// waiter is a publisher of a message that waits while the stream is full.
 type waiter struct {
 	parts, bytes int
-	// refusal is the broker's last one, nil before the first and where the message is small; sent is when it came.
+	// refusal is the broker's last refusal, nil before the first and where the message is small; sent is when it came.
 	refusal error
 	sent    time.Time
 }
@@ -107,7 +108,7 @@ func (w *waiter) checkRoom(ctx context.Context, v *freeSpace, look func(context.
 	return w.refusal
 }
 
-// noteAttempt keeps what came of an attempt, and returns the error of it, with [errFull] where the next attempt is to look first.
+// noteAttempt keeps the result of an attempt, and returns the error of it, with [errFull] where the next attempt is to look first.
 func (w *waiter) noteAttempt(err error) error {
 	w.refusal = nil
 	if w.bytes < freeSpaceFrom || !seam.HasCode(err, codeStoreFailed) {

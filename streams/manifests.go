@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// manifestKey is the one key of WEIGHTS. Its value is the newest manifest and its history the earlier manifests: so a version
-	// is published by one compare-and-set, and there is no half-published state to mend.
+	// manifestKey is the only key of WEIGHTS. Its value is the newest manifest and its history the earlier manifests: so a version
+	// is published by a single compare-and-set, and there is no half-published state to mend.
 	manifestKey = "manifest"
 	// weightsHistory is how many manifests WEIGHTS holds, the most that a bucket can. Shards are kept for fewer versions.
 	weightsHistory = 64

@@ -18,7 +18,7 @@ import (
 // ErrNoMessage is returned when a stream holds no message at a sequence.
 var ErrNoMessage = errors.New("no such message")
 
-// StoredMessage is one message of a stream, for people to look at.
+// StoredMessage is a message of a stream, for people to look at.
 type StoredMessage struct {
 	// Stream is the stream's name without the run: see [StreamInfo].
 	Stream   string
@@ -29,14 +29,14 @@ type StoredMessage struct {
 	Header map[string][]string
 	// Data is the message as it is stored: where it is a part of a message, that part.
 	Data []byte
-	// Whole is the message whose part Data is, nil where its parts are not all there. Of a message in one part it is Data.
+	// Whole is the message whose part Data is, nil where its parts are not all there. Of a message in a single part it is Data.
 	Whole []byte
 }
 
 // fromBroker begins the headers that the broker adds to a message that it is asked for.
 var fromBroker = []string{"Nats-Stream", "Nats-Subject", "Nats-Sequence", "Nats-Time-Stamp", "Nats-Num-Pending", "Nats-Last-Sequence"}
 
-// StoredMessage reads one message. stream is a name of [Run.StreamInfos]. It fails with [ErrNoMessage] where the stream holds no
+// StoredMessage reads a message. stream is a name of [Run.StreamInfos]. It fails with [ErrNoMessage] where the stream holds no
 // message at the sequence, and with [ErrDenied] where the role may not read the stream.
 func (r *Run) StoredMessage(ctx context.Context, stream string, sequence uint64) (*StoredMessage, error) {
 	name, err := r.names.streamNamed(stream)

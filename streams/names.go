@@ -41,7 +41,7 @@ func WorkerName(kind string) string {
 	return workerName(kind, host, os.Getpid())
 }
 
-// workerName leaves out the beginning of a host's name that is too long: machines of one kind differ at the end.
+// workerName leaves out the beginning of a host's name that is too long: machines of the same kind differ at the end.
 func workerName(kind, host string, process int) string {
 	name := []byte(host)
 	for i, c := range name {
@@ -54,7 +54,7 @@ func workerName(kind, host string, process int) string {
 	return kind + "-" + string(name[max(0, len(name)-room):]) + end
 }
 
-// names are the streams, buckets and subjects of one run. Names given to its methods must have passed
+// names are the streams, buckets and subjects of a run. Names given to its methods must have passed
 // CheckName.
 type names struct {
 	run                                     string
@@ -62,7 +62,7 @@ type names struct {
 	weights, control, shards, released      string // buckets
 }
 
-// durableProducers is the one consumer of TICKETS: all producers share it.
+// durableProducers is the only consumer of TICKETS: all producers share it.
 const durableProducers = "producers"
 
 func newNames(run string) (names, error) {
@@ -106,7 +106,8 @@ func (n names) releasedKey(ticket string) string {
 	return group + "." + strconv.Itoa(sample)
 }
 
-func (n names) trajectorySubjects() string           { return n.subjectPrefix() + "trajectories.*.*" }
+func (n names) trajectorySubjects() string { return n.subjectPrefix() + "trajectories.*.*" }
+
 func (n names) rejectedSubject(reason string) string { return n.subjectPrefix() + "rejected." + reason }
 func (n names) rejectedSubjects() string             { return n.subjectPrefix() + "rejected.*" }
 func (n names) eventSubject() string                 { return n.subjectPrefix() + "events" }
@@ -121,15 +122,15 @@ const (
 	callEvaluate = "evaluations"
 )
 
-// generateSubject is shared by all engines in a queue group; what package generate adds to it reaches one engine, or each.
+// generateSubject is shared by all engines in a queue group; with the additions of package generate it reaches a single engine, or each.
 func (n names) generateSubject() string  { return n.subjectPrefix() + callGenerate }
 func (n names) generateSubjects() string { return n.subjectPrefix() + callGenerate + ".>" }
 
-// toolsSubject is shared by all tool workers in a queue group; what is added to it reaches one worker, or each.
+// toolsSubject is shared by all tool workers in a queue group; with an addition it reaches a single worker, or each.
 func (n names) toolsSubject() string  { return n.subjectPrefix() + callTools }
 func (n names) toolsSubjects() string { return n.subjectPrefix() + callTools + ".>" }
 
-// evaluationsSubject is shared by all producers in a queue group; what is added to it reaches each.
+// evaluationsSubject is shared by all producers in a queue group; with an addition it reaches each.
 func (n names) evaluationsSubject() string  { return n.subjectPrefix() + callEvaluate }
 func (n names) evaluationsSubjects() string { return n.subjectPrefix() + callEvaluate + ".>" }
 

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Role is what a connection may do.
+// Role stands for the rights of a connection.
 type Role string
 
 // The roles.
@@ -35,7 +35,7 @@ func (r Role) inboxPrefix() string {
 // ReplyPrefix begins the reply subjects that a broker makes up for requests from another account. They cannot be guessed.
 const ReplyPrefix = "_R_."
 
-// Permissions are the subjects that a role may use, each list sorted. What is not allowed is denied.
+// Permissions are the subjects that a role may use, each list sorted. A subject that is not allowed is denied.
 type Permissions struct {
 	// Requests are the subjects that the role may send to and that are answered or stored where the streams are.
 	Requests []string
@@ -61,7 +61,7 @@ func PermissionsOf(role Role, runs ...string) Permissions {
 	return p
 }
 
-// StoredSubjects are the subjects at which the broker tells every role what it has stored in these runs.
+// StoredSubjects are the subjects at which the broker tells every role of the messages that it has stored in these runs.
 func StoredSubjects(runs ...string) []string {
 	var all []string
 	for _, run := range runs {
@@ -87,7 +87,7 @@ func ImportedSubject(subject string) string {
 
 // Answer is how a request is answered.
 type Answer struct {
-	// Many is whether more than one message may come.
+	// Many is whether several messages may come.
 	Many bool
 	// Within is the longest time until the next message: after it the broker forgets the request.
 	Within time.Duration
@@ -113,7 +113,7 @@ func (p *Permissions) allowCalls(n names) {
 	p.Calls = append(p.Calls, n.generateSubject(), n.generateSubjects(), n.toolsSubject(), n.toolsSubjects())
 }
 
-// ServedBy is the role that answers what is sent to a subject; the admin's account holds the streams.
+// ServedBy is the role that answers the messages to a subject; the admin's account holds the streams.
 func ServedBy(subject string) Role {
 	token := strings.Split(subject, ".")
 	if len(token) >= 3 && token[0] == "weir" {
@@ -155,7 +155,7 @@ func (p *Permissions) allowRole(role Role, n names) {
 		p.allowRead(n.trajectories, n.rejected, n.events, weights, shards)
 		p.allowPublish(
 			n.ticketSubjects(), n.trajectorySubjects(), n.rejectedSubjects(), n.eventSubject(),
-			// The one right to make consumers: docs/guarantees.md says what a thief could do with it.
+			// The only right to make consumers: docs/guarantees.md describes how a thief could use it.
 			"$JS.API.CONSUMER.CREATE."+n.trajectories+".*", "$JS.API.CONSUMER.INFO."+n.trajectories+".*",
 			"$JS.API.CONSUMER.DELETE."+n.trajectories+".*", "$JS.API.CONSUMER.MSG.NEXT."+n.trajectories+".*",
 			"$JS.API.CONSUMER.RESET."+n.trajectories+".*",

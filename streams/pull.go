@@ -30,11 +30,11 @@ const (
 	// maxPulls bounds the requests with which it asks: the broker keeps 1<<14 of all producers. Takers beyond wait for the end of a
 	// request, which takes a round trip where there are tickets.
 	maxPulls = 4
-	// withdrawAfter is how long requests outlive the last taker, for a taker who comes soon; what comes in between is given back.
+	// withdrawAfter is how long requests outlive the last taker, for a taker that comes soon; a ticket that comes in between is given back.
 	withdrawAfter = 250 * time.Millisecond
 )
 
-// demand is who waits for tickets, and what was asked for them.
+// demand has the takers that wait for tickets, and the requests that were made for them.
 //
 // Invariant: when tickets are asked for, no more are asked for than takers wait.
 type demand struct {
@@ -73,7 +73,7 @@ func (d *demand) leaveQueue(taker chan taken) (t taken, came bool) {
 	return taken{}, false
 }
 
-// withdrawRequests ends the requests where no taker waits: what comes of them would only be given back.
+// withdrawRequests ends the requests where no taker waits: their tickets would only be given back.
 func (d *demand) withdrawRequests() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -83,8 +83,8 @@ func (d *demand) withdrawRequests() {
 	}
 }
 
-// handTicket gives a ticket to the taker that has waited longest, and reports false where none waits. asked is how many tickets of those
-// asked for this is: 1, and 0 for a ticket that another taker passes on.
+// handTicket gives a ticket to the taker that has waited longest, and reports false where none waits. asked is 1
+// for a ticket that was asked for, and 0 for a ticket that another taker passes on.
 func (d *demand) handTicket(t taken, asked int) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -180,9 +180,9 @@ func (s *TicketSource) pullTickets(ctx context.Context, n int) {
 	s.demand.noteRequestEnd(missing)
 }
 
-// fetchTickets makes one request for n tickets, hands each on as it comes, and returns how many did not come. It returns when all have
-// come, when the request has expired at the broker, and when ctx ends. The client library's own Fetch drops what comes after the
-// end of its context: such tickets would be leased to nobody, and each would count as a delivery that failed.
+// fetchTickets makes a request for n tickets, hands each on as it comes, and returns how many did not come. It returns when all have come,
+// when the request has expired at the broker, and when ctx ends. The client library's own Fetch drops the messages that come after the end
+// of its context: such tickets would be leased to nobody, and each would count as a delivery that failed.
 func (s *TicketSource) fetchTickets(ctx context.Context, n int) (missing int, err error) {
 	soon, cancel := context.WithTimeout(ctx, pullExpiry)
 	defer cancel()
@@ -200,7 +200,7 @@ func (s *TicketSource) fetchTickets(ctx context.Context, n int) (missing int, er
 	if err != nil {
 		return n, err
 	}
-	// With room for the tickets, the heartbeats and the end of the request: the client drops what finds none.
+	// With room for the tickets, the heartbeats and the end of the request: the client drops a message that finds none.
 	messages := make(chan *nats.Msg, n+16)
 	inbox := nc.NewInbox()
 	replies, err := nc.ChanSubscribe(inbox, messages)
@@ -234,7 +234,7 @@ func (s *TicketSource) fetchTickets(ctx context.Context, n int) (missing int, er
 	if missing == 0 {
 		return 0, nil
 	}
-	// What the broker has sent already is handed on or given back, too.
+	// A ticket that the broker has sent already is handed on or given back, too.
 	for _, m := range s.drainTickets(replies, messages) {
 		if ticket, _, _ := pullReply(m); ticket && missing > 0 {
 			missing--
@@ -268,16 +268,16 @@ func pullReply(m *nats.Msg) (ticket, ended bool, err error) {
 	}
 }
 
-// drainTickets ends a subscription and returns what the broker had sent by then.
+// drainTickets ends a subscription and returns the messages that the broker had sent by then.
 func (s *TicketSource) drainTickets(replies *nats.Subscription, messages <-chan *nats.Msg) []*nats.Msg {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.life), ackTimeout)
 	defer cancel()
 	return s.run.drainReplies(ctx, replies, messages)
 }
 
-// drainReplies ends a subscription, whose messages come into a channel, and returns what the broker had sent by then.
+// drainReplies ends a subscription, whose messages come into a channel, and returns the messages that the broker had sent by then.
 func (r *Run) drainReplies(ctx context.Context, replies *nats.Subscription, messages <-chan *nats.Msg) (came []*nats.Msg) {
-	// The broker answers in order: what it sent before it knew of the end comes before the answer to the flush.
+	// The broker answers in order: its messages from before it knew of the end come before the answer to the flush.
 	if err := replies.Drain(); err == nil && r.nc.IsConnected() {
 		err = r.nc.FlushWithContext(ctx)
 		if err != nil && !errors.Is(err, nats.ErrConnectionClosed) {

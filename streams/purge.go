@@ -7,8 +7,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Purge removes the messages up to a sequence from the stream, which makes room for new messages. No message up to the sequence may
-// be in flight: purge what is in a checkpoint and acked. A message in parts is removed when the sequence has reached its last part.
+// Purge removes the messages up to a sequence from the stream, which makes room for new messages. No message up to the sequence may be in
+// flight: purge messages that are in a checkpoint and acked. A message in parts is removed when the sequence has reached its last part.
 func (f *Feed) Purge(ctx context.Context, upTo uint64) error {
 	if low := f.book.lowestInFlight(); low != 0 && low <= upTo {
 		return fmt.Errorf("purge up to %d: sequence %d is not acked", upTo, low)

@@ -20,9 +20,9 @@ import (
 // readStall is how long a request waits for its next message before it is made again.
 const readStall = 30 * time.Second
 
-// readMessages calls see with the messages of a stream under a subject, from a sequence on, in their order, and at most a window of them. It
-// returns the sequence to go on from, and whether the stream holds more. After the connection was lost it goes on with the next
-// message. It also fails with the error of see.
+// readMessages calls see with the messages of a stream under a subject, from a sequence on, in their order, and at most a window of them.
+// It returns the sequence to go on from, and whether the stream holds more. After the connection was lost it goes on with the next message.
+// It also fails with the error of see.
 func (r *Run) readMessages(
 	ctx context.Context, stream, subject string, from uint64, w seam.Window, see func(seam.Message) error,
 ) (next uint64, more bool, err error) {
@@ -48,7 +48,7 @@ func (r *Run) readMessages(
 	return next, more, err
 }
 
-// requestMessages makes one request and calls see until it returns false or the answer ends.
+// requestMessages makes a request and calls see until it returns false or the answer ends.
 func (r *Run) requestMessages(
 	ctx context.Context, stream, subject string, from uint64, w seam.Window, see func(seam.Message) bool,
 ) (more bool, err error) {
@@ -67,8 +67,8 @@ func (r *Run) requestMessages(
 		return false, err
 	}
 	defer func() { _ = replies.Unsubscribe() }() // fails only when the connection is gone, and the subscription with it
-	// The window bounds what comes. The client library's own bound, 64 MiB, is no larger than a window may be: a reader that is slower than
-	// the broker would lose the last messages.
+	// The window bounds the messages that come. The client library's own bound, 64 MiB, is no larger than a window may be: a reader that is
+	// slower than the broker would lose the last messages.
 	if err := replies.SetPendingLimits(-1, -1); err != nil {
 		return false, err
 	}

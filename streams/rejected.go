@@ -33,7 +33,7 @@ type RejectedMessage struct {
 	// Sequence in REJECTED.
 	Sequence uint64
 	Reason   schemas.Reason
-	// Detail says in words what is wrong.
+	// Detail says in words why it was refused.
 	Detail string
 	// Subject, Stream and Original are the subject, the stream and the sequence that the message came from.
 	Subject  string
@@ -74,7 +74,7 @@ func (r *Run) storeRejection(ctx context.Context, m rejection) error {
 	return r.publishOnce(ctx, r.names.rejected, m.subject, m.id, m.header, m.data)
 }
 
-// cleanDetail makes a detail fit for a header: one line, bounded.
+// cleanDetail makes a detail fit for a header: a single line, bounded.
 func cleanDetail(detail string) string {
 	detail = strings.ToValidUTF8(strings.Map(func(c rune) rune {
 		if unicode.IsControl(c) {

@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Run is a handle on the streams of one run. It is safe for concurrent use and needs no closing: it works as long as its [Conn].
+// Run is a handle on the streams of a run. It is safe for concurrent use and needs no closing: it works as long as its [Conn].
 type Run struct {
 	conn     *Conn
 	nc       *nats.Conn
@@ -18,7 +18,7 @@ type Run struct {
 	names    names
 	topology Topology
 	log      *slog.Logger
-	// vacancy is what this process knows of the space in TRAJECTORIES.
+	// vacancy is this process's view of the space in TRAJECTORIES.
 	vacancy *freeSpace
 	// seat is that of the run's trainer, nil for every other handle.
 	seat *Seat

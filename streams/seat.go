@@ -13,9 +13,9 @@ import (
 	"github.com/nats-io/nuid"
 )
 
-// A run has one trainer, and a network cannot tell a dead trainer from a slow one. So a new trainer does not wait for the end of
-// the trainer before: it takes the run's seat, which raises the epoch, and from then on the broker refuses what any other trainer
-// does to the run, at the moment of writing:
+// A run has one trainer, and a network cannot tell a dead trainer from a slow trainer. So a new trainer does not wait for the end of the
+// trainer before: it takes the run's seat, which raises the epoch, and from then on the broker refuses the writes of any other trainer to
+// the run, at the moment of writing:
 //
 //   - The holder writes its name into a bucket by compare-and-set, and then the manifest or control on the condition that
 //     nothing was written to the bucket in between. A write in between is that of a new holder, or has to be read first.
@@ -33,7 +33,7 @@ const seatKey = "trainer"
 // ErrPurged is returned when messages after a position are gone: a trainer went on from a later checkpoint.
 var ErrPurged = errors.New("messages after the position were purged")
 
-// Seat is the place of a run's one trainer, held from [Run.TakeSeat] until another trainer takes it. It is safe for concurrent use
+// Seat is the place of a run's only trainer, held from [Run.TakeSeat] until another trainer takes it. It is safe for concurrent use
 // and need not be given back.
 //
 // Invariant: once a seat is taken, no earlier holder takes messages away, publishes weights, moves control, or purges what
@@ -45,7 +45,7 @@ type Seat struct {
 	taken time.Time
 }
 
-// holder is what a seat's key holds.
+// holder is the value of a seat's key.
 type holder struct {
 	Epoch uint64 `json:"epoch"`
 	// Owner is unique among all trainers that ever took a seat: host, process and a random part.

@@ -12,10 +12,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// ErrSeat is returned when what a bucket holds as the run's seat is not one: somebody else wrote it.
+// ErrSeat is returned when a bucket's value of the run's seat is no seat: somebody else wrote it.
 var ErrSeat = errors.New("the seat of the run's trainer cannot be read: when no trainer of the run lives, weir seat reset writes it anew")
 
-// readHolder decodes what a bucket holds as its seat.
+// readHolder decodes a bucket's value of its seat.
 func readHolder(bucket string, data []byte) (now holder, err error) {
 	if err = json.Unmarshal(data, &now); err == nil && now.Owner == "" {
 		err = errors.New("it names no owner")
@@ -27,8 +27,8 @@ func readHolder(bucket string, data []byte) (now holder, err error) {
 }
 
 // ResetSeat writes the seat anew in each bucket where it cannot be read, in the name of by, and returns these buckets: none where
-// nothing is wrong. It needs the admin's rights. The epoch of the new seat is above every one that the run still shows, so that an
-// earlier trainer is fenced; what the streams lack counts as purged. A trainer then takes the seat as always.
+// nothing is wrong. It needs the admin's rights. The epoch of the new seat is above every epoch that the run still shows, so that an
+// earlier trainer is fenced; messages that the streams lack count as purged. A trainer then takes the seat as always.
 func (r *Run) ResetSeat(ctx context.Context, by string) (reset []string, err error) {
 	s := &Seat{run: r, owner: by, taken: time.Now().UTC()}
 	broken := map[string]uint64{}
@@ -71,8 +71,8 @@ func (r *Run) ResetSeat(ctx context.Context, by string) (reset []string, err err
 	return reset, nil
 }
 
-// findTraces are what earlier holders of the seat have left in TRAJECTORIES: the latest epoch of which there is a reader, and how far
-// messages are gone.
+// findTraces finds the traces that earlier holders of the seat have left in TRAJECTORIES: the latest epoch of which there is a reader, and
+// how far messages are gone.
 func (r *Run) findTraces(ctx context.Context) (epoch uint64, purged *Position, err error) {
 	err = r.callBroker(ctx, "look for earlier trainers", r.names.trajectories, func(ctx context.Context) error {
 		stream, err := r.js.Stream(ctx, r.names.trajectories)

@@ -7,13 +7,13 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// OldestServer is the oldest nats-server that Weir is tested with. Several messages in one step (AllowAtomicPublish) came with 2.12, and
-// putting a durable back to a sequence (CONSUMER.RESET) with 2.14.
+// OldestServer is the oldest nats-server that Weir is tested with. Several messages in a single step (AllowAtomicPublish) came with 2.12,
+// and putting a durable back to a sequence (CONSUMER.RESET) with 2.14.
 const OldestServer = "2.15"
 
 // ServerTooOldError says which server was met. It is an [ErrServerTooOld].
 type ServerTooOldError struct {
-	// Where is the broker as it was asked for, Version what it says that it is.
+	// Where is the broker as it was asked for, Version its own word of its version.
 	Where, Version string
 }
 
@@ -24,7 +24,7 @@ func (e *ServerTooOldError) Error() string {
 // Is says that it is an [ErrServerTooOld].
 func (e *ServerTooOldError) Is(target error) bool { return target == ErrServerTooOld }
 
-// checkServer refuses a server that is too old. One that does not say its version in numbers is let be.
+// checkServer refuses a server that is too old. A server that does not say its version in numbers is let be.
 func (c *Conn) checkServer(nc *nats.Conn) error {
 	version := nc.ConnectedServerVersion()
 	if isTooOld(version) {

@@ -12,12 +12,12 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// finishedKept is how many finished sequences a feed remembers one by one before it asks the broker for its
+// finishedKept is how many finished sequences a feed remembers singly before it asks the broker for its
 // ack floor.
 const finishedKept = 4096
 
-// refuseMessage has a message that was never returned filed in REJECTED: one in parts at once, for a stranger's messages may stand in the
-// place of parts that are missing, and are to be refused themselves.
+// refuseMessage has a message that was never returned filed in REJECTED: a message in parts at once, for a stranger's messages may stand in
+// the place of parts that are missing, and are to be refused themselves.
 func (f *Feed) refuseMessage(ctx context.Context, d *Delivery, reason schemas.Reason, detail string, data []byte, replies ...string) error {
 	if err := f.queueRejection(d, reason, detail, data); err != nil {
 		return err
@@ -96,10 +96,10 @@ func (f *Feed) RejectCarried(ctx context.Context, sequence uint64, t *schemas.Tr
 	return f.run.storeRejection(ctx, m)
 }
 
-// Ack marks messages as done: their effect is in a checkpoint. It returns when the broker has confirmed it, or has lost in a crash
-// the record that it sent the messages: it will send them again, and this feed will not return them again. Sequences that were
-// acked before are ignored, and so are those that wait to be filed in REJECTED, which are acked then. Where a sequence was never returned,
-// Ack fails with [ErrNotInFlight] after it has acked the others.
+// Ack marks messages as done: their effect is in a checkpoint. It returns when the broker has confirmed it, or has lost in a crash the
+// record that it sent the messages: it will send them again, and this feed will not return them again. Sequences that were acked before are
+// ignored, and so are sequences that wait to be filed in REJECTED, which are acked then. Where a sequence was never returned, Ack fails
+// with [ErrNotInFlight] after it has acked the others.
 func (f *Feed) Ack(ctx context.Context, sequences ...uint64) error {
 	sequences = slices.DeleteFunc(slices.Clone(sequences), f.filing.holdsSequence)
 	replies, highest, unknown := f.book.lookupReplies(sequences)
@@ -132,7 +132,7 @@ func (f *Feed) forgetFinished(ctx context.Context) {
 	f.book.raiseFloor(c.CachedInfo().AckFloor.Stream)
 }
 
-// answer is what is said about a message at its reply subject.
+// answer is an acknowledgement of a message at its reply subject.
 type answer struct {
 	reply string
 	kind  ackKind

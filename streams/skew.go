@@ -8,19 +8,19 @@ import (
 const (
 	// MaxSkew is how far two clocks may differ before somebody is told.
 	MaxSkew = time.Second
-	// SkewRemedy says what to do about clocks that differ, and what goes by them.
+	// SkewRemedy names the remedy for clocks that differ, and the uses of a clock.
 	SkewRemedy = "keep both clocks right with NTP (timedatectl set-ntp true, or chrony): reported lags and the sweeping of old shards go by them"
 )
 
-// Ahead is how far the clock of a broker is ahead of this machine's, by the time that it wrote into an answer and those at which this
+// Ahead is how far the clock of a broker is ahead of this machine's, by the time that it wrote into an answer and the times at which this
 // machine asked and had the answer. It is right to within unsure, half of the time between.
 func Ahead(wrote, asked, answered time.Time) (ahead, unsure time.Duration) {
 	unsure = answered.Sub(asked) / 2
 	return wrote.Sub(asked.Add(unsure)), unsure
 }
 
-// compareClocks warns, once for a connection, where the broker's clock and this machine's differ. Nothing is refused for it: leases and
-// the order of messages go by the broker's clock alone. A broker in this process has the same clock, and one that does not answer is not
+// compareClocks warns, once for a connection, where the broker's clock and this machine's differ. Nothing is refused for it: leases and the
+// order of messages go by the broker's clock alone. A broker in this process has the same clock, and a broker that does not answer is not
 // waited for.
 func (r *Run) compareClocks(ctx context.Context) {
 	c := r.conn

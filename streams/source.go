@@ -42,11 +42,11 @@ type TicketSource struct {
 	mu     sync.Mutex
 	closed bool
 	known  identity
-	// identifying has room for the one call that asks the broker for the identity.
+	// identifying has room for the only call that asks the broker for the identity.
 	identifying chan struct{}
 }
 
-// identity is what the source last read of the stream that it takes tickets from.
+// identity describes the stream that the source takes tickets from, as last read.
 type identity struct {
 	created time.Time
 	lease   time.Duration
@@ -55,13 +55,13 @@ type identity struct {
 	reconnects uint64
 }
 
-// identityAge bounds how long a source uses what it read of its stream, and of the length of a lease, before it asks the broker
+// identityAge bounds how long a source uses the description of its stream, and of the length of a lease, before it asks the broker
 // again. After a reconnection, or a request that failed, it asks at once.
 //
-// A stream that is removed and made anew while the connection lasts gives no sign to who only acknowledges: the acknowledgement of
-// an old ticket would end the new ticket of that sequence. And an operator may change the length of a lease while the run goes on.
-// So both are asked for, in two requests, STREAM.INFO and CONSUMER.INFO: the answers are in the broker's memory, each takes it some
-// 50 us, and a source makes them once in 30 s, however many leases are open. 1,000 producers take 0.3 % of a core.
+// A stream that is removed and made anew while the connection lasts gives no sign to a client that only acknowledges: the acknowledgement
+// of an old ticket would end the new ticket of that sequence. And an operator may change the length of a lease while the run goes on. So
+// both are asked for, in two requests, STREAM.INFO and CONSUMER.INFO: the answers are in the broker's memory, each takes it some 50 us, and
+// a source makes them once in 30 s, however many leases are open. 1,000 producers take 0.3 % of a core.
 const identityAge = 30 * time.Second
 
 // taken is a message from the broker, and when the stream that it came from was created.
@@ -167,7 +167,7 @@ func (s *TicketSource) identifyStream(ctx context.Context) (identity, error) {
 	return now, nil
 }
 
-// currentIdentity is the identity of the stream, read again where it may have changed: by one caller, for whom the others wait.
+// currentIdentity is the identity of the stream, read again where it may have changed: by a single caller, for whom the others wait.
 func (s *TicketSource) currentIdentity(ctx context.Context) (identity, error) {
 	if known, ok := s.freshIdentity(); ok {
 		return known, nil
@@ -184,7 +184,7 @@ func (s *TicketSource) currentIdentity(ctx context.Context) (identity, error) {
 	return s.identifyStream(ctx)
 }
 
-// freshIdentity is what the source last read, and whether that is to be relied on.
+// freshIdentity is the identity as last read, and whether that is to be relied on.
 func (s *TicketSource) freshIdentity() (known identity, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -198,8 +198,8 @@ func (s *TicketSource) doubtIdentity() {
 	s.known.at = time.Time{}
 }
 
-// checkSameStream fails with [ErrStreamRecreated] where the tickets' stream was not created at that time. In another stream the reply subject
-// of a ticket belongs to another ticket: an acknowledgement of the old ticket would end the other.
+// checkSameStream fails with [ErrStreamRecreated] where the tickets' stream was not created at that time. In another stream the reply
+// subject of a ticket belongs to another ticket: an acknowledgement of the old ticket would end the other.
 func (s *TicketSource) checkSameStream(ctx context.Context, created time.Time) error {
 	now, err := s.currentIdentity(ctx)
 	if err == nil && !now.created.Equal(created) {
@@ -263,7 +263,7 @@ func (s *TicketSource) admitTicket(ctx context.Context, t taken) (*Lease, error)
 	return l, nil
 }
 
-// judgeTicket decodes a ticket and returns what is wrong with it.
+// judgeTicket decodes a ticket and returns its fault.
 func (s *TicketSource) judgeTicket(msg *nats.Msg, ticket *schemas.Ticket) (schemas.Reason, error) {
 	if err := schemas.Unmarshal(msg.Data, ticket); err != nil {
 		return decodeReason(err), err

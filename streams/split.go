@@ -20,8 +20,8 @@ import (
 	"github.com/weir-rl/weir/streams/internal/seam"
 )
 
-// A message larger than the broker's payload limit goes as parts in one atomic batch: the broker stores all parts, next to one
-// another, or none. So the parts behave as one message: they fill the stream's limits, wait while the stream is full, are purged
+// A message larger than the broker's payload limit goes as parts in an atomic batch: the broker stores all parts, next to one
+// another, or none. So the parts behave as a single message: they fill the stream's limits, wait while the stream is full, are purged
 // together, need no other permission, and leave no orphans, as bytes in an object store with a reference to them would. The
 // sequence of the first part is that of the message; a header of each part says which part it is, so the other parts are found by
 // counting.
@@ -100,13 +100,13 @@ func joinParts(p part, parts [][]byte) ([]byte, error) {
 }
 
 // messageID is the id by which the broker recognizes a message within the dedupe window: an id and a hash of the bytes. The same bytes
-// sent again are stored once. A stranger who does not have the bytes cannot store another message under the id first, after which
-// the broker would drop the bytes as stored already. A fast hash is enough, as it need not withstand a stranger who has the bytes.
+// sent again are stored once. A stranger without the bytes cannot store another message under the id first, after which
+// the broker would drop the bytes as stored already. A fast hash is enough, as it need not withstand a stranger with the bytes.
 func messageID(id string, data []byte) string {
 	return id + "/" + base64.RawURLEncoding.EncodeToString(binary.BigEndian.AppendUint64(nil, xxhash.Sum64(data)))
 }
 
-// publishOnce stores data in stream under subject exactly once, whatever the retries, and in parts where data is too large for one
+// publishOnce stores data in stream under subject exactly once, whatever the retries, and in parts where data is too large for a single
 // message: data that was published under id before is not stored again within the dedupe window. It waits while the stream is full
 // or the broker away, until ctx ends.
 func (r *Run) publishOnce(ctx context.Context, stream, subject, id string, header nats.Header, data []byte) error {

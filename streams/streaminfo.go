@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// StreamInfo is what a stream of a run holds, and how much it may hold.
+// StreamInfo is how much a stream of a run holds and may hold.
 type StreamInfo struct {
 	// Name is the stream's name without the run: TICKETS, TRAJECTORIES, REJECTED, EVENTS, CONTROL, WEIGHTS or SHARDS.
 	Name string
@@ -56,7 +56,7 @@ func (n names) streamNamed(name string) (string, error) {
 	return all[i].stream, nil
 }
 
-// StreamInfos are what the streams of a run hold, without the streams that the role of the connection may not look at.
+// StreamInfos describe the streams of a run, without the streams that the role of the connection may not look at.
 func (r *Run) StreamInfos(ctx context.Context) ([]StreamInfo, error) {
 	var infos []StreamInfo
 	for _, s := range r.names.namedStreams() {

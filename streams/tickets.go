@@ -15,7 +15,7 @@ import (
 	"github.com/weir-rl/weir/streams/internal/seam"
 )
 
-// issueInFlight bounds the publishes of one Issue that wait for their acknowledgement.
+// issueInFlight bounds the publishes of an Issue that wait for their acknowledgement.
 const issueInFlight = 16
 
 // Issue stores tickets for producers to take, in the order of the arguments as long as the broker takes them at the first attempt.
@@ -42,8 +42,8 @@ func (r *Run) Issue(ctx context.Context, tickets ...*schemas.Ticket) error {
 	return nil
 }
 
-// issueTogether sends tickets one after the other without waiting in between. Then it sends the tickets that the broker did not take
-// again, one by one.
+// issueTogether sends tickets in turn without waiting in between. Then it sends the tickets that the broker did not take
+// again, singly.
 func (r *Run) issueTogether(ctx context.Context, tickets []*schemas.Ticket) error {
 	sent := make([]jetstream.PubAckFuture, len(tickets))
 	messages := make([]*nats.Msg, len(tickets))

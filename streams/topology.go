@@ -15,12 +15,12 @@ import (
 	"github.com/weir-rl/weir/streams/internal/seam"
 )
 
-// Topology bounds what the broker keeps for a run. Its limits may be changed by opening the run again.
+// Topology bounds the data that the broker keeps for a run. Its limits may be changed by opening the run again.
 type Topology struct {
 	// MaxTickets bounds the outstanding tickets; Issue waits beyond it.
 	MaxTickets int `koanf:"max_tickets"`
 	// MaxTrajectories bounds the messages in TRAJECTORIES and MaxTrajectoryBytes their bytes, together; Publish
-	// waits beyond either. A trajectory that goes in parts is one message a part. The broker sets these bytes
+	// waits beyond either. A trajectory that goes in parts is a message for each part. The broker sets these bytes
 	// aside when the run is opened, and refuses to open the run where it lacks the space.
 	MaxTrajectories    int   `koanf:"max_trajectories"`
 	MaxTrajectoryBytes int64 `koanf:"max_trajectory_bytes"`
@@ -37,7 +37,7 @@ type Topology struct {
 	RejectedMaxBytes int64         `koanf:"rejected_max_bytes"`
 	EventsMaxAge     time.Duration `koanf:"events_max_age"`
 	EventsMaxBytes   int64         `koanf:"events_max_bytes"`
-	// ShardsMaxBytes bounds the bytes of weights that the broker keeps, and sets aside: room for weights_keep versions, one more
+	// ShardsMaxBytes bounds the bytes of weights that the broker keeps, and sets aside: room for weights_keep versions, another
 	// version, and the bases of deltas. 0 leaves the bound to the broker's whole store (max_store_bytes). A version that does not
 	// fit ends the trainer, with an error that names this key.
 	ShardsMaxBytes int64 `koanf:"shards_max_bytes"`
@@ -47,7 +47,7 @@ type Topology struct {
 	Replicas int `koanf:"replicas"`
 }
 
-// DefaultTopology suits a run on one broker.
+// DefaultTopology suits a run on a single broker.
 func DefaultTopology() Topology {
 	return Topology{
 		MaxTickets:         16384,
@@ -114,7 +114,7 @@ func (t Topology) streamConfigs(n names) []jetstream.StreamConfig {
 	tickets.Retention = jetstream.WorkQueuePolicy
 	tickets.Discard = jetstream.DiscardNew
 	tickets.MaxMsgs = int64(t.MaxTickets)
-	// One message for each ticket: an outstanding ticket cannot be issued again, also after the dedupe window.
+	// A single message for each ticket: an outstanding ticket cannot be issued again, also after the dedupe window.
 	tickets.MaxMsgsPerSubject = 1
 	tickets.DiscardNewPerSubject = true
 	tickets.Duplicates = t.DedupeWindow
@@ -164,7 +164,7 @@ func (t Topology) producersConfig() jetstream.ConsumerConfig {
 		AckPolicy:   jetstream.AckExplicitPolicy,
 		AckWait:     t.Lease,
 		// Unbounded at the broker: a ticket at the broker's bound would stay in the stream, delivered to nobody. The source that
-		// takes a ticket one time too many rejects it instead.
+		// takes a ticket a time too often rejects it instead.
 		MaxDeliver:    -1,
 		MaxAckPending: t.MaxTickets,
 		MaxWaiting:    1 << 14,
@@ -182,7 +182,7 @@ func (c *Conn) Open(ctx context.Context, run string, topology Topology) (*Run, e
 	if err != nil {
 		return nil, err
 	}
-	// One stream comes last: who attaches finds everything once all streams are there.
+	// The last stream is opened after all else: a handle that attaches finds everything once all streams are there.
 	streams := topology.streamConfigs(r.names)
 	last := len(streams) - 1
 	for _, want := range streams[:last] {
@@ -211,7 +211,7 @@ func (r *Run) openStream(ctx context.Context, want jetstream.StreamConfig) error
 	})
 }
 
-// openRest opens what is not a stream of messages: the producers' consumer, the buckets and the object store.
+// openRest opens all that is no stream of messages: the producers' consumer, the buckets and the object store.
 func (r *Run) openRest(ctx context.Context) error {
 	err := r.callBroker(ctx, "open consumer of "+r.names.tickets, r.names.tickets, func(ctx context.Context) error {
 		want := r.topology.producersConfig()
@@ -258,7 +258,7 @@ func (r *Run) openRest(ctx context.Context) error {
 }
 
 // openBucket makes a bucket, or changes a bucket with another configuration. A bucket that is as it should be is not written again:
-// the server writes the description of a stream, or of a consumer, and its checksum one after the other, and a server that was
+// the server writes the description of a stream, or of a consumer, and its checksum in turn, and a server that was
 // killed between the two ignores the stream at every later start.
 func (r *Run) openBucket(ctx context.Context, want jetstream.KeyValueConfig) error {
 	return r.callBroker(ctx, "open bucket "+want.Bucket, want.Bucket, func(ctx context.Context) error {

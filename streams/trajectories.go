@@ -23,7 +23,7 @@ func (r *Run) Publish(ctx context.Context, t *schemas.Trajectory) error {
 	if err := CheckName("producer", t.Producer); err != nil {
 		return fmt.Errorf("publish trajectory %s: %w", t.ID, err)
 	}
-	// The buffers are large and short-lived: making a new buffer costs as much as filling it. The connection copies what it
+	// The buffers are large and short-lived: making a new buffer costs as much as filling it. The connection copies the bytes that it
 	// sends.
 	e := r.conn.encoders.Get().(*schemas.Encoder)
 	defer r.conn.encoders.Put(e)
