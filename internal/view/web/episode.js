@@ -1,5 +1,5 @@
 import { command, dim, h, note, put } from './dom.js';
-import { round } from './format.js';
+import { duration } from './format.js';
 
 /** @typedef {import('../webcheck/api').ChatMove} ChatMove */
 /** @typedef {import('../webcheck/api').ChatEnd} ChatEnd */
@@ -36,7 +36,7 @@ function drawMove(m) {
   if (kind === 'call')
     return h('div', { class: 'part call' }, who, h('pre', { class: 'talk' }, `${m.tool}(${m.text})`));
   const own = kind === 'policy';
-  const took = m.tool ? h('span', { class: m.failed ? 'bad' : 'dim' }, `  ${m.tool}, ${round(m.seconds)} s`) : null;
+  const took = m.tool ? h('span', { class: m.failed ? 'bad' : 'dim' }, `  ${m.tool}, ${duration(m.seconds)}`) : null;
   const text = h('pre', { class: 'talk' + (own ? '' : ' dim') }, m.text, took);
   return h('div', { class: 'part ' + (own ? 'policy' : 'observation') }, who, text);
 }
@@ -47,7 +47,7 @@ function drawEnd(e, calls) {
   const versions = one ? `version ${e.newest_version}` : `versions ${e.oldest_version} to ${e.newest_version}`;
   return [
     h('p', null, drawAnswer(e)),
-    note(`${versions}, ${e.sampled} tokens sampled, ${calls} calls, ${round(e.seconds)} s`),
+    note(`${versions}, ${e.sampled} tokens sampled, ${calls} calls, ${duration(e.seconds)}`),
     e.notes.map((t) => h('p', { class: 'warn' }, t)),
     e.command ? command('the same again', e.command) : null,
   ];
