@@ -68,7 +68,10 @@ func (r *report) measureBatch(b *batch.Batch) {
 	if b == nil {
 		return
 	}
-	g := batchSums{components: map[string]*runningMean{}, sources: map[string]*runningMean{}, agents: map[string]*runningMean{}, tasks: map[string]*runningMean{}, stalest: math.Inf(-1)}
+	g := batchSums{
+		components: map[string]*runningMean{}, sources: map[string]*runningMean{}, agents: map[string]*runningMean{},
+		tasks: map[string]*runningMean{}, stopped: map[schemas.StopReason]int{}, stalest: math.Inf(-1),
+	}
 	for _, group := range b.Groups {
 		if group.Baseline != nil {
 			g.baselines.addValue(group.Baseline.Return)
@@ -113,6 +116,7 @@ func (r *report) gatherMember(g *batchSums, version int64, m batch.Member) {
 	g.lengths.addValue(float64(t.Tokens()))
 	g.turns.addValue(float64(len(t.Turns)))
 	g.countFork(t)
+	g.stopped[t.Stop]++
 	flight, queue := m.Staleness(version)
 	g.inFlight.addValue(float64(flight))
 	g.inQueue.addValue(float64(queue))
@@ -135,6 +139,8 @@ type batchSums struct {
 	forked, diverged, forkedTokens int
 	// components, sources, agents and tasks are means of rewards by name; tasks where the run has several.
 	components, sources, agents, tasks map[string]*runningMean
+	// stopped counts the trajectories by the reason of their end.
+	stopped map[schemas.StopReason]int
 }
 
 // countFork counts the turns that a trajectory shares with its trunk.
@@ -167,6 +173,9 @@ func (g *batchSums) batchMetrics(groups int) map[string]float64 {
 	}
 	if g.baselines.count > 0 {
 		v[metrics.RewardBaseline.Name] = g.baselines.value()
+	}
+	for reason, n := range g.stopped {
+		v[metrics.BatchStopped.Of(string(reason))] = float64(n) / g.lengths.count
 	}
 	for name, m := range g.components {
 		v[metrics.RewardComponent.Of(name)] = m.value()

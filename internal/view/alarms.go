@@ -66,6 +66,9 @@ func judgeSteps(steps []report.Record, scores []report.Record) []Alarm {
 		add("the gradient is not finite", "Look at the step's rewards and log-probabilities; lower the learning rate.", "trajectories", "%.0f optimizer steps were skipped in the last step", skipped)
 	}
 	out = append(out, findWaste(steps)...)
+	if a, limited := findLimited(steps); limited {
+		out = append(out, a)
+	}
 	if a, starved := findStarvedSource(steps); starved {
 		out = append(out, a)
 	}

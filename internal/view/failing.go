@@ -1,10 +1,13 @@
 package view
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/weir-rl/weir/internal/report"
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/trainer/metrics"
 )
 
 // remedies are what to do about episodes that fail, by the cause of most of them.
@@ -37,6 +40,39 @@ func failureAlarms(failures []report.Failure) []Alarm {
 		out = append(out, Alarm{level, title, f.String(), remedy, "streams"})
 	}
 	return out
+}
+
+// limitKeys are the keys that bound an episode, by the reason of its end.
+var limitKeys = map[schemas.StopReason]string{
+	schemas.StopTurns: "trainer.limits.max_turns", schemas.StopTokens: "trainer.limits.max_tokens",
+	schemas.StopTimeout: "trainer.limits.timeout", schemas.StopSegments: "trainer.limits.max_segments",
+}
+
+// A limit alarms where it ended this share of the trajectories of the newest limitedSteps steps.
+const (
+	limitedSteps = 4
+	limitedShare = 0.8
+)
+
+// findLimited finds that a limit ends nearly every episode: an agent that does not end by itself, or a bound that is too low.
+func findLimited(steps []report.Record) (Alarm, bool) {
+	if len(steps) < limitedSteps {
+		return Alarm{}, false
+	}
+	for _, reason := range slices.Sorted(maps.Keys(limitKeys)) {
+		share := 0.0
+		for _, r := range steps[len(steps)-limitedSteps:] {
+			share += r.Metrics[metrics.BatchStopped.Of(string(reason))] / limitedSteps
+		}
+		if share >= limitedShare {
+			return Alarm{
+				levelWarn, "a limit ends nearly every episode",
+				fmt.Sprintf("%.0f %% of the trajectories of the last %d steps were stopped by %s", 100*share, limitedSteps, reason),
+				"If the agent should end by itself, look at a rollout: it may ask on and on. Else raise " + limitKeys[reason] + ".", "trajectories",
+			}, true
+		}
+	}
+	return Alarm{}, false
 }
 
 // mostCommon returns the key with the greatest count, the first by name of equal ones; "" where there is none.

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-rl/weir/internal/report"
+	"github.com/weir-rl/weir/trainer/metrics"
 )
 
 // N1: a task whose episodes fail is an alarm, with what to do about the cause of most failures.
@@ -23,4 +24,19 @@ func TestFailuresAreAlarms(t *testing.T) {
 	require.Equal(t, levelWarn, got[1].Level)
 	require.Equal(t, "episodes fail", got[1].Title)
 	require.NotEmpty(t, got[1].Do)
+}
+
+// N4: an agent that never ends by itself is named: a limit ends nearly every episode.
+func TestALimitThatEndsEveryEpisodeIsAnAlarm(t *testing.T) {
+	step := func(share float64) report.Record {
+		return report.Record{Metrics: map[string]float64{metrics.BatchStopped.Of("turns"): share, metrics.BatchStopped.Of("answer"): 1 - share}}
+	}
+	got, limited := findLimited([]report.Record{step(0), step(1), step(1), step(0.9), step(1)})
+	require.True(t, limited)
+	require.Equal(t, "98 % of the trajectories of the last 4 steps were stopped by turns", got.What)
+	require.Contains(t, got.Do, "trainer.limits.max_turns")
+	_, limited = findLimited([]report.Record{step(1), step(0.5), step(1), step(0.5)})
+	require.False(t, limited)
+	_, limited = findLimited([]report.Record{step(1), step(1), step(1)})
+	require.False(t, limited)
 }
