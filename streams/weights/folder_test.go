@@ -23,7 +23,7 @@ type watched struct {
 	fail  func(hash string, to sink) error // may be nil
 }
 
-func (c watched) get(ctx context.Context, s schemas.Shard, to sink) error {
+func (c watched) readShard(ctx context.Context, s schemas.Shard, to sink) error {
 	c.reads.Add(1)
 	if c.fail != nil {
 		if err := c.fail(s.Hash, to); err != nil {
@@ -176,7 +176,7 @@ func TestFilesThatCannotBeBroughtLeaveTheVersionBefore(t *testing.T) {
 // appending is a store whose shards come after what the sink has already.
 type appending struct{ shardStore }
 
-func (a appending) get(ctx context.Context, s schemas.Shard, to sink) error {
+func (a appending) readShard(ctx context.Context, s schemas.Shard, to sink) error {
 	return a.shardStore.readShard(ctx, s, noRestart{to})
 }
 

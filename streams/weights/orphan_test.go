@@ -20,7 +20,7 @@ type aged struct {
 	by map[string]time.Duration
 }
 
-func (a aged) list(ctx context.Context) (map[string]time.Duration, error) {
+func (a aged) listShards(ctx context.Context) (map[string]time.Duration, error) {
 	shards, err := a.shardStore.listShards(ctx)
 	for hash := range shards {
 		shards[hash] += a.by[hash]
@@ -67,7 +67,7 @@ func TestAShardThatNoManifestNamesGoesWhenItIsOld(t *testing.T) {
 // oldChunks is a store whose unfinished objects have all been there for long.
 type oldChunks struct{ shardStore }
 
-func (o oldChunks) sweep(ctx context.Context, _ time.Duration) error {
+func (o oldChunks) sweepUnfinished(ctx context.Context, _ time.Duration) error {
 	return o.shardStore.sweepUnfinished(ctx, 0)
 }
 

@@ -495,7 +495,7 @@ type counted struct {
 	done func()
 }
 
-func (c counted) put(ctx context.Context, hash string, data Blob) (string, error) {
+func (c counted) putShard(ctx context.Context, hash string, data Blob) (string, error) {
 	defer c.done()
 	return c.shardStore.putShard(ctx, hash, data)
 }
