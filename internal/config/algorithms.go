@@ -10,25 +10,25 @@ import (
 	"github.com/weir-rl/weir/trainer/loss"
 )
 
-// algorithm is a choice by name where each name brings keys of its own.
+// algorithm is a choice by name, where each name has keys of its own.
 type algorithm struct {
-	// what it is, in a sentence: advantage or loss.
+	// what is the algorithm's kind in a message: advantage or loss.
 	what string
-	// name is the key that chooses, and section the one that holds the chosen name's own keys.
+	// name is the key that chooses, and section the section with the chosen name's own keys.
 	name, section string
 	// chosen is the value of the key name.
 	chosen *string
 	names  []string
-	// keysOf are the own keys of a name: a pointer to a struct, nil where it has none.
+	// keysOf returns the own keys of a name: a pointer to a struct, nil where it has no keys.
 	keysOf func(name string) any
-	// own is where the chosen name's keys are kept.
+	// own holds the chosen name's keys.
 	own *any
 	// common are the keys of section that every name has.
 	common []string
 }
 
-// algorithms are the choices of a configuration.
-func (c *Config) algorithms() []algorithm {
+// algorithmChoices returns the configuration's choices of algorithms.
+func (c *Config) algorithmChoices() []algorithm {
 	a, l := &c.Trainer.Advantage, &c.Trainer.Loss
 	return []algorithm{
 		{
@@ -43,46 +43,46 @@ func (c *Config) algorithms() []algorithm {
 	}
 }
 
-// with are the names that have a key, which is given whole; nil where no name has it, or all do.
-func (a algorithm) with(key string) []string {
+// namesWithKey returns the names that have a key, which is given whole; nil where no name has it, or all do.
+func (a algorithm) namesWithKey(key string) []string {
 	rest, in := strings.CutPrefix(key, a.section+".")
-	if !in || hasKey(a.common, rest) {
+	if !in || containsKey(a.common, rest) {
 		return nil
 	}
 	var out []string
 	for _, name := range a.names {
-		if keys := a.keysOf(name); keys != nil && hasKey(Keys(keys), rest) {
+		if keys := a.keysOf(name); keys != nil && containsKey(Keys(keys), rest) {
 			out = append(out, name)
 		}
 	}
 	return out
 }
 
-// hasKey says whether a key is one of a list, or an entry of a map in it.
-func hasKey(keys []string, key string) bool {
+// containsKey reports whether a key is in a list, or an entry of a map in the list.
+func containsKey(keys []string, key string) bool {
 	return slices.ContainsFunc(keys, func(k string) bool {
 		open, isMap := strings.CutSuffix(k, ".*")
 		return k == key || isMap && (open == key || strings.HasPrefix(key, open+"."))
 	})
 }
 
-// shapeAlgorithms gives each choice the keys of the name that the sources choose, the last one first, or else the presets. Keys that a run
-// has written for another name are left out. It returns the names before any source, by their keys.
+// shapeAlgorithms gives each choice the keys of the name that the last source chooses, or else the presets. Keys that a run has written for
+// another name are left out. It returns the names before any source, by their keys.
 func (c *Config) shapeAlgorithms(l *loader, presets map[string]any) (defaults map[string]any) {
 	defaults = map[string]any{}
-	for _, a := range c.algorithms() {
+	for _, a := range c.algorithmChoices() {
 		if name, ok := presets[a.name].(string); ok {
 			*a.chosen = name
 		}
 		defaults[a.name] = *a.chosen
-		*a.chosen = l.text(a.name, *a.chosen)
+		*a.chosen = l.lastText(a.name, *a.chosen)
 		*a.own = a.keysOf(*a.chosen)
 		for _, layer := range l.layers {
 			if was, ok := layer.values[a.name].(string); !layer.written || !ok || was == *a.chosen {
 				continue
 			}
 			for key := range layer.values {
-				if a.with(key) != nil {
+				if a.namesWithKey(key) != nil {
 					delete(layer.values, key)
 				}
 			}
@@ -91,15 +91,15 @@ func (c *Config) shapeAlgorithms(l *loader, presets map[string]any) (defaults ma
 	return defaults
 }
 
-// keyOfAnother says which names have a key that the chosen one has not; "" where the key is none of an algorithm's.
-func (c *Config) keyOfAnother(key string) string {
-	for _, a := range c.algorithms() {
-		if with := a.with(key); with != nil {
+// namesOfOthers returns the names that have a key that the chosen name lacks; "" where the key is not an algorithm's.
+func (c *Config) namesOfOthers(key string) string {
+	for _, a := range c.algorithmChoices() {
+		if with := a.namesWithKey(key); with != nil {
 			have := "has"
 			if len(with) > 1 {
 				have = "have"
 			}
-			return fmt.Sprintf("%s %s has no such key: %s %s it", a.what, *a.chosen, allOf(with), have)
+			return fmt.Sprintf("%s %s has no such key: %s %s it", a.what, *a.chosen, joinWithAnd(with), have)
 		}
 	}
 	return ""
@@ -107,7 +107,7 @@ func (c *Config) keyOfAnother(key string) string {
 
 // choiceOf is the key that chooses an algorithm by name, for the section that has this key; "" for every other section.
 func (c *Config) choiceOf(section string) string {
-	for _, a := range c.algorithms() {
+	for _, a := range c.algorithmChoices() {
 		if a.name == section+".name" {
 			return a.name
 		}
@@ -120,11 +120,11 @@ func (c *Config) nameOfAnother(err error) error {
 	if err == nil {
 		return nil
 	}
-	for _, a := range c.algorithms() {
+	for _, a := range c.algorithmChoices() {
 		if !strings.HasPrefix(err.Error(), a.name+": unknown ") {
 			continue
 		}
-		for _, other := range c.algorithms() {
+		for _, other := range c.algorithmChoices() {
 			if other.name != a.name && slices.Contains(other.names, *a.chosen) {
 				return fmt.Errorf("%s: %q is %s: set %s (valid here: %s)", a.name, *a.chosen, withArticle(other.what), other.name, strings.Join(a.names, ", "))
 			}
@@ -141,47 +141,47 @@ func withArticle(noun string) string {
 	return "a " + noun
 }
 
-// isChosen says whether a key's algorithm is one that there is; of a name that is refused no key is looked at.
-func (c *Config) isChosen(key string) bool {
-	return !slices.ContainsFunc(c.algorithms(), func(a algorithm) bool {
-		return a.with(key) != nil && !slices.Contains(a.names, *a.chosen)
+// isKnownChoice reports whether a key's algorithm exists; the keys of an unknown name are not checked.
+func (c *Config) isKnownChoice(key string) bool {
+	return !slices.ContainsFunc(c.algorithmChoices(), func(a algorithm) bool {
+		return a.namesWithKey(key) != nil && !slices.Contains(a.names, *a.chosen)
 	})
 }
 
-// allOf lists names as a sentence does: "a", "a and b", "a, b and c".
-func allOf(names []string) string {
+// joinWithAnd joins names as in a sentence: "a", "a and b", "a, b and c".
+func joinWithAnd(names []string) string {
 	if n := len(names); n > 1 {
 		return strings.Join(names[:n-1], ", ") + " and " + names[n-1]
 	}
 	return names[0]
 }
 
-// choosing is a copy of the configuration's defaults under an algorithm that has a key. ok is false for a key that the configuration
-// has, and for one of no algorithm.
-func (c *Config) choosing(key string) (other *Config, ok bool) {
-	for _, a := range c.algorithms() {
-		with := a.with(key)
+// choosingFor returns a copy of the configuration's defaults under an algorithm that has a key. ok is false for a key that the
+// configuration has, and for a key of no algorithm.
+func (c *Config) choosingFor(key string) (other *Config, ok bool) {
+	for _, a := range c.algorithmChoices() {
+		with := a.namesWithKey(key)
 		if with == nil || slices.Contains(with, *a.chosen) {
 			continue
 		}
-		src := c.sections()
+		src := c.sectionSources()
 		src.Flags[a.name] = with[0]
-		other, _, err := Resolve(c.doors, src)
+		other, _, err := Resolve(c.registry, src)
 		return other, err == nil
 	}
 	return nil, false
 }
 
-// Others are the keys of the algorithms that are not chosen and that the configuration therefore has not, with their defaults under the
-// first name that has them.
+// Others returns the keys of algorithms that are not chosen, which the configuration therefore lacks, with their defaults under the first
+// name that has them.
 func (c *Config) Others() map[string]any {
 	out := map[string]any{}
-	for _, a := range c.algorithms() {
+	for _, a := range c.algorithmChoices() {
 		have := Keys(a.keysOf(*a.chosen))
 		for _, name := range a.names {
 			for key, value := range Values(a.keysOf(name)) {
 				whole := a.section + "." + key
-				if _, twice := out[whole]; !twice && !hasKey(have, key) {
+				if _, twice := out[whole]; !twice && !containsKey(have, key) {
 					out[whole] = value
 				}
 			}

@@ -80,21 +80,21 @@ func TestAnAlgorithmOfTheProgramsOwnHasKeys(t *testing.T) {
 	type keys struct {
 		Slope float64 `koanf:"slope" above:"0"`
 	}
-	doors := builtin.Doors()
-	doors.Losses = append(doors.Losses, loss.PerTokenWith("steep", keys{Slope: 2}, loss.Facts{}, func(k keys, t loss.Token) (value, slope float64) {
+	registry := builtin.Doors()
+	registry.Losses = append(registry.Losses, loss.PerTokenWith("steep", keys{Slope: 2}, loss.Facts{}, func(k keys, t loss.Token) (value, slope float64) {
 		return -k.Slope * t.Advantage * t.Logprob, -k.Slope * t.Advantage
 	}))
 	set := map[string]string{"trainer.loss.name": "steep", "trainer.loss.options.slope": "3", "trainer.loss.options.correction.cap": "4"}
-	cfg, _, err := Resolve(doors, Sources{Flags: set})
+	cfg, _, err := Resolve(registry, Sources{Flags: set})
 	require.NoError(t, err)
 	require.NoError(t, cfg.Finish())
 	require.InDelta(t, 3, Values(cfg)["trainer.loss.options.slope"], 0)
 	require.InDelta(t, 4, cfg.Trainer.Loss.Shared().Correction.Cap, 0)
 	set["trainer.loss.options.slope"] = "0"
-	cfg, _, err = Resolve(doors, Sources{Flags: set})
+	cfg, _, err = Resolve(registry, Sources{Flags: set})
 	require.NoError(t, err)
 	require.ErrorContains(t, cfg.Finish(), "trainer.loss.options.slope: 0: must be positive")
-	_, _, err = Resolve(doors, Sources{Flags: map[string]string{"trainer.loss.options.slope": "3"}})
+	_, _, err = Resolve(registry, Sources{Flags: map[string]string{"trainer.loss.options.slope": "3"}})
 	require.ErrorContains(t, err, "loss decoupled_ppo has no such key: steep has it")
 }
 

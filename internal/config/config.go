@@ -27,7 +27,7 @@ import (
 	"github.com/weir-rl/weir/trainer"
 )
 
-// Config is everything that can be chosen about a run. Every role reads the same one.
+// Config is the whole configuration of a run. Every role reads the same configuration.
 type Config struct {
 	Run     Run              `koanf:"run"`
 	Broker  Broker           `koanf:"broker"`
@@ -37,11 +37,11 @@ type Config struct {
 	Native  native.Config    `koanf:"native"`
 	Torch   torch.Config     `koanf:"torch"`
 	Sandbox sandbox.Config   `koanf:"sandbox"`
-	// Engines are the sections of the engines that the program brings itself, by name.
+	// Engines are the sections of the program's own engines, by name.
 	Engines map[string]*Engine `koanf:"engines"`
-	// Services are the services by HTTP that tasks, rewards, agents and tools name, by name.
+	// Services are the HTTP services that tasks, rewards, agents and tools use, by name.
 	Services map[string]*remote.Service `koanf:"services"`
-	// Tasks are what the run trains on, by name; Agents and Tools those that the tasks can name.
+	// Tasks are the tasks that the run trains on, by name; Agents and Tools the agents and tools that the tasks can name.
 	Tasks     map[string]*Task        `koanf:"tasks"`
 	Agents    map[string]*Agent       `koanf:"agents"`
 	Tools     map[string]*Tool        `koanf:"tools"`
@@ -55,18 +55,18 @@ type Config struct {
 	View      view.Config             `koanf:"view"`
 	Records   records.Config          `koanf:"records"`
 
-	// Toolworker is the role that serves the tools with on: workers.
+	// Toolworker configures the role that serves the tools with on: workers.
 	Toolworker toolworker.Config `koanf:"toolworker"`
 
-	// doors are the parts that the sections above can name.
-	doors parts.Registry
-	// defaults are the values before any source, by key; of a section that the sources name too.
+	// registry has the parts that the sections above can name.
+	registry parts.Registry
+	// defaults are the values before any source, by key, also of sections that the sources name.
 	defaults map[string]any
 	// followed tells which settings follow from model.folder.
 	followed string
 }
 
-// Run names a run and where it leaves its files.
+// Run names a run and the place of its files.
 type Run struct {
 	// Name is part of every subject and of the run's folder: letters, digits, - and _.
 	Name string `koanf:"name" default:"demo"`
@@ -77,17 +77,17 @@ type Run struct {
 	// Trial runs an episode of each task before weir up starts a new run, with a stand-in for the policy: an agent, a tool or a reward that
 	// fails is reported then, and nothing starts.
 	Trial bool `koanf:"trial" default:"true"`
-	// AllowChange names keys of the algorithm, or sections of keys, whose values may differ from those that the run's last step was trained
-	// with: [trainer.loss, trainer.optimizer.learning_rate]. A run that goes on is refused otherwise.
+	// AllowChange names keys of the algorithm, or sections of keys, whose values may differ from the values that the run's last step was
+	// trained with: [trainer.loss, trainer.optimizer.learning_rate]. Any other change of such keys refuses a run that goes on.
 	AllowChange []string `koanf:"allow_change"`
 	// Threads bound the cores that the trainer's and each decoder's products are shared among; 0 is all. Results do not depend on it.
 	Threads int `koanf:"threads" min:"0"`
 }
 
-// Broker is the one that a role starts (`weir up` and `weir broker`) or connects to (the others).
+// Broker is the broker that a role starts (`weir up` and `weir broker`) or connects to (the others).
 type Broker struct {
-	// URL of the broker to connect to, "nats://host:4222"; several, with commas between, are one cluster. "" makes `weir up` start one in
-	// process, and the other roles use the address that `weir broker` listens on by default.
+	// URL of the broker to connect to, "nats://host:4222"; several URLs, with commas between, are a cluster. "" makes `weir up` start one
+	// in process, and the other roles use the address that `weir broker` listens on by default.
 	URL string `koanf:"url"`
 	// SeedFile holds the private nkey of this process's role; "" connects without one.
 	SeedFile      string `koanf:"seed_file"`
@@ -97,13 +97,13 @@ type Broker struct {
 // Model describes the policy. The vocabulary's size is the tokenizer's.
 type Model struct {
 	// Engine names the implementation that trains the policy and samples from it: native is in Go, on the processor; torch is PyTorch, in
-	// processes of its own, on GPUs where there are any, with the section torch.
+	// processes of its own, on GPUs if there are any, with the section torch.
 	Engine string `koanf:"engine" default:"native"`
-	// Folder is a Hugging Face folder to start from, of model_type llama, mistral, qwen2 or qwen3, with safetensors and a tokenizer.json. ""
-	// makes the model below with weights from Run.Seed, and beside a folder the other keys of the section are not read, but engine and lora:
-	// the model's own max_position_embeddings bounds trainer.limits.max_tokens.
+	// Folder is a Hugging Face folder to start from, of model_type llama, mistral, qwen2 or qwen3, with safetensors and a tokenizer.json.
+	// "" makes the model below with weights from Run.Seed. With a folder only engine and lora of the section's other keys are read: the
+	// model's own max_position_embeddings bounds trainer.limits.max_tokens.
 	Folder string `koanf:"folder"`
-	// Hidden is the width of the residual stream, Intermediate that of the SwiGLU block.
+	// Hidden is the width of the residual stream, Intermediate the width of the SwiGLU block.
 	Hidden       int `koanf:"hidden" default:"64" above:"0"`
 	Intermediate int `koanf:"intermediate" default:"128" above:"0"`
 	// Layers, Heads and KVHeads count decoder blocks, query heads and key-value heads.
@@ -139,9 +139,9 @@ func (m Model) Config(vocabulary int) gpu.Config {
 	}
 }
 
-// Eval says how the policy is scored on questions it is not trained on.
+// Eval configures the scores of the policy on questions that it is not trained on.
 type Eval struct {
-	// Every is the number of versions between scores on the validation split; 0 scores none.
+	// Every is the number of versions between scores on the validation split; 0 scores no version.
 	Every int64 `koanf:"every" default:"1" min:"0"`
 	// Questions is how many are asked each time.
 	Questions int `koanf:"questions" default:"160" above:"0"`
@@ -149,40 +149,41 @@ type Eval struct {
 	TestQuestions int `koanf:"test_questions" default:"240" above:"0"`
 	// Concurrency is how many are asked at once.
 	Concurrency int `koanf:"concurrency" default:"64" above:"0"`
-	// At says who runs the episodes of scores while the run trains: trainer is the trainer's process, with a copy of the policy of its own;
-	// producers sends evaluation tickets to the producers, and inference consumers hold the scored version beside the newest.
+	// At selects the process that runs the episodes of scores while the run trains: trainer is the trainer's process, with a copy of the
+	// policy of its own; producers sends evaluation tickets to the producers, and inference consumers hold the scored version beside the
+	// newest.
 	At string `koanf:"at" default:"trainer" oneof:"trainer producers"`
-	// Show is the number of versions between rollouts that are printed to be read, each of a question that a version was scored on; 0 prints
-	// none.
+	// Show is the number of versions between rollouts that are printed for reading, each of a question that a version was scored on; 0
+	// prints no rollouts.
 	Show int64 `koanf:"show" default:"10" min:"0"`
 }
 
-// Who runs the episodes of scores.
+// The processes that can run the episodes of scores.
 const (
 	EvalAtTrainer   = "trainer"
 	EvalAtProducers = "producers"
 )
 
 // Default is the configuration of a run that sets nothing: the demonstration.
-func Default(doors parts.Registry) *Config {
-	cfg, _, err := Resolve(doors, Sources{})
+func Default(registry parts.Registry) *Config {
+	cfg, _, err := Resolve(registry, Sources{})
 	if err != nil {
 		panic(fmt.Sprintf("the defaults: %v", err)) // of the program's own parts, which a test reads
 	}
 	return cfg
 }
 
-// base is what every run has, whatever it trains on.
-func base(doors parts.Registry) *Config {
+// baseConfig returns the part of the configuration that every run has, whatever it trains on.
+func baseConfig(registry parts.Registry) *Config {
 	c := &Config{
-		doors:   doors,
-		Run:     check.Default[Run](),
-		Broker:  Broker{Config: broker.DefaultConfig()},
-		Model:   check.Default[Model](),
-		Native:  native.DefaultConfig(),
-		Torch:   torch.DefaultConfig(),
-		Sandbox: sandbox.Default(),
-		Streams: streams.DefaultTopology(), Weights: weights.DefaultConfig(),
+		registry: registry,
+		Run:      check.Default[Run](),
+		Broker:   Broker{Config: broker.DefaultConfig()},
+		Model:    check.Default[Model](),
+		Native:   native.DefaultConfig(),
+		Torch:    torch.DefaultConfig(),
+		Sandbox:  sandbox.Default(),
+		Streams:  streams.DefaultTopology(), Weights: weights.DefaultConfig(),
 		Producer: producers.DefaultConfig(), Inference: consumers.DefaultConfig(), Trainer: trainer.DefaultConfig(),
 		Toolworker: toolworker.DefaultConfig(),
 		Eval:       check.Default[Eval](),
@@ -190,13 +191,13 @@ func base(doors parts.Registry) *Config {
 	}
 	c.Model.LoRA = native.DefaultLoRA()
 	c.Engines = map[string]*Engine{}
-	for _, e := range doors.Engines {
+	for _, e := range registry.Engines {
 		if e.Keys != nil {
 			c.Engines[e.Name] = &Engine{Own: e.Keys()}
 		}
 	}
-	c.Trainer.Advantage.Foreign, c.Trainer.Loss.Foreign = doors.Estimators, doors.Losses
-	// Everything that belongs to a run lies in its folder unless it is put elsewhere.
+	c.Trainer.Advantage.Foreign, c.Trainer.Loss.Foreign = registry.Estimators, registry.Losses
+	// The files of a run lie in its folder unless they are put elsewhere.
 	c.Broker.StoreDir, c.Trainer.Checkpoint.Dir = "", ""
 	c.Producer.Name = ""
 	return c
@@ -204,7 +205,7 @@ func base(doors parts.Registry) *Config {
 
 var runName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
-// Finish fills what follows from other keys, then reports every fault, each with its whole key.
+// Finish fills keys that follow from other keys, then reports every fault, each with its whole key.
 func (c *Config) Finish() error {
 	if c.Broker.StoreDir == "" {
 		c.Broker.StoreDir = filepath.Join(c.Folder(), storeFolder)
@@ -213,7 +214,7 @@ func (c *Config) Finish() error {
 		c.Trainer.Checkpoint.Dir = filepath.Join(c.Folder(), checkpointFolder)
 	}
 	c.Trainer.Seed = c.Run.Seed
-	c.references(func(_ string, r *remote.Reference) { r.Resolve(c.Services) })
+	c.walkServices(func(_ string, r *remote.Reference) { r.Resolve(c.Services) })
 	return c.Validate()
 }
 
@@ -223,8 +224,8 @@ const (
 	checkpointFolder = "checkpoints"
 )
 
-// Portable is the configuration without what follows from the run's name and folder, so that it can be the start of
-// another run's.
+// Portable is the configuration without the values that follow from the run's name and folder, so that another run's configuration can
+// start from it.
 func (c *Config) Portable() *Config {
 	out := *c
 	out.Run.AllowChange = nil
@@ -237,8 +238,8 @@ func (c *Config) Portable() *Config {
 	return &out
 }
 
-// Changed are the keys whose value is not the default. What follows from the run's name and folder is none; the type of a
-// task is one where the tasks are not the default ones.
+// Changed returns the keys whose value is not the default, without values that follow from the run's name and folder; with the types of the
+// tasks if the tasks are not the default tasks.
 func Changed(c *Config) map[string]bool {
 	out := map[string]bool{}
 	for key, v := range Values(c.Portable()) {
@@ -246,7 +247,7 @@ func Changed(c *Config) map[string]bool {
 			out[key] = true
 		}
 	}
-	if names := slices.Collect(maps.Keys(c.Tasks)); len(names) != 1 || names[0] != c.doors.Default {
+	if names := slices.Collect(maps.Keys(c.Tasks)); len(names) != 1 || names[0] != c.registry.Default {
 		for _, name := range names {
 			out["tasks."+name+".type"] = true
 		}
@@ -254,5 +255,5 @@ func Changed(c *Config) map[string]bool {
 	return out
 }
 
-// Folder is the run's own.
+// Folder is the run's folder.
 func (c *Config) Folder() string { return filepath.Join(c.Run.Dir, c.Run.Name) }

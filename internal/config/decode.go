@@ -14,20 +14,20 @@ import (
 	"github.com/knadh/koanf/v2"
 )
 
-// fill puts the values of the sources into *into.
-func (l *loader) fill(into any) {
+// fillFrom puts the values of the sources into *into.
+func (l *loader) fillFrom(into any) {
 	l.known = Keys(into)
 	for _, name := range l.singles {
-		l.single(name)
+		l.reportSingle(name)
 	}
 	for _, layer := range l.layers {
-		l.merge(into, layer)
+		l.mergeSource(into, layer)
 	}
-	l.decode(into)
+	l.decodeValues(into)
 }
 
-// single reports a variable that would be a key if each of its underscores stood for a dot or for itself.
-func (l *loader) single(name string) {
+// reportSingle reports a variable that would be a key if each of its underscores stood for a dot or for itself.
+func (l *loader) reportSingle(name string) {
 	for _, key := range l.known {
 		if strings.ReplaceAll(key, ".", "_") == strings.ToLower(name) {
 			l.errs = append(l.errs, &ValueError{Key: key, Origin: Prefix + name, Problem: fmt.Sprintf(
@@ -36,15 +36,15 @@ func (l *loader) single(name string) {
 	}
 }
 
-// merge takes the known keys of one source and reports the others.
-func (l *loader) merge(into any, source layer) {
+// mergeSource adds the known keys of a source and reports the others.
+func (l *loader) mergeSource(into any, source sourceLayer) {
 	keep := map[string]any{}
 	for key, v := range source.values {
 		from := source.from(key)
 		switch {
 		case slices.ContainsFunc(l.refused, func(section string) bool { return strings.HasPrefix(key, section+".") }):
 			continue
-		case !l.isKnown(key) && !chosen(into, key):
+		case !l.isKnown(key) && !isChosenKey(into, key):
 			continue
 		case !l.isKnown(key):
 			l.errs = append(l.errs, &ValueError{Key: key, Origin: from, Problem: unknownKey(into, key, l.known)})
@@ -56,8 +56,8 @@ func (l *loader) merge(into any, source layer) {
 		}
 		keep[key] = v
 		l.origins[key] = from
-		if open := l.mapOf(key); open != "" {
-			l.origins[open] = from // the last that added to it
+		if open := l.mapKeyOf(key); open != "" {
+			l.origins[open] = from // the last source that added to it
 		}
 	}
 	if err := l.k.Load(confmap.Provider(keep, "."), nil); err != nil {
@@ -65,13 +65,13 @@ func (l *loader) merge(into any, source layer) {
 	}
 }
 
-// chosen says whether a key's algorithm is one that there is; true for every key of another configuration struct.
-func chosen(into any, key string) bool {
+// isChosenKey reports whether a key's algorithm exists; true for every key of another configuration struct.
+func isChosenKey(into any, key string) bool {
 	cfg, ok := into.(*Config)
-	return !ok || cfg.isChosen(key)
+	return !ok || cfg.isKnownChoice(key)
 }
 
-// unknownKey says what is wrong with a key that is none of the known.
+// unknownKey describes the fault of an unknown key.
 func unknownKey(into any, key string, known []string) string {
 	if cfg, ok := into.(*Config); ok && cfg.choiceOf(key) != "" {
 		return "a section, which has no value; its name is the key " + cfg.choiceOf(key)
@@ -82,10 +82,10 @@ func unknownKey(into any, key string, known []string) string {
 		}
 	}
 	if cfg, ok := into.(*Config); ok {
-		if now := cfg.gone(key); now != "" {
+		if now := cfg.replacementOf(key); now != "" {
 			return "this key is gone: use " + now
 		}
-		if other := cfg.keyOfAnother(key); other != "" {
+		if other := cfg.namesOfOthers(key); other != "" {
 			return other
 		}
 		if slices.Contains([]string{"services", "tasks", "agents", "tools"}, key) {
@@ -99,10 +99,12 @@ func unknownKey(into any, key string, known []string) string {
 }
 
 // isKnown accepts a key, or an entry of a known map.
-func (l *loader) isKnown(key string) bool { return slices.Contains(l.known, key) || l.mapOf(key) != "" }
+func (l *loader) isKnown(key string) bool {
+	return slices.Contains(l.known, key) || l.mapKeyOf(key) != ""
+}
 
-// mapOf is the key of the map that a key is an entry of, "" if it is of none.
-func (l *loader) mapOf(key string) string {
+// mapKeyOf returns the key of the map that a key is an entry of, "" if it is not an entry.
+func (l *loader) mapKeyOf(key string) string {
 	for _, k := range l.known {
 		if open, ok := strings.CutSuffix(k, ".*"); ok && strings.HasPrefix(key, open+".") {
 			return open
@@ -111,19 +113,19 @@ func (l *loader) mapOf(key string) string {
 	return ""
 }
 
-// decode converts each value alone, so that every wrong one is reported under its own key. The entries of a map go
-// together: one alone would replace the map that it stands in.
-func (l *loader) decode(into any) {
+// decodeValues converts each value alone, so that every wrong value is reported under its own key. The entries of a map are converted
+// together: an entry alone would replace its map.
+func (l *loader) decodeValues(into any) {
 	decoded := map[string]bool{}
 	for _, key := range l.k.Keys() {
-		if open := l.mapOf(key); open != "" {
+		if open := l.mapKeyOf(key); open != "" {
 			if decoded[open] {
 				continue
 			}
 			decoded[open] = true
 			key = open
 		}
-		at, ok := locate(reflect.ValueOf(into), key)
+		at, ok := locateKey(reflect.ValueOf(into), key)
 		if !ok {
 			continue // the keys are those of into
 		}
@@ -134,20 +136,20 @@ func (l *loader) decode(into any) {
 		}
 		err := one.UnmarshalWithConf("", at.section, koanf.UnmarshalConf{Tag: "koanf", DecoderConfig: &mapstructure.DecoderConfig{
 			DecodeHook: mapstructure.ComposeDecodeHookFunc(
-				exactly, mapstructure.StringToTimeDurationHookFunc(), mapstructure.StringToSliceHookFunc(",")),
+				convertExactly, mapstructure.StringToTimeDurationHookFunc(), mapstructure.StringToSliceHookFunc(",")),
 			Result: at.section, WeaklyTypedInput: true, TagName: "koanf",
 		}})
 		if err != nil {
 			l.errs = append(l.errs, &ValueError{
 				Key: key, Origin: l.origins[key],
-				Problem: fmt.Sprintf("cannot use %v: %s", shown(l.k.Get(key)), "want "+kind(at.field.Type())),
+				Problem: fmt.Sprintf("cannot use %v: %s", quoteEmpty(l.k.Get(key)), "want "+describeKind(at.field.Type())),
 			})
 		}
 	}
 }
 
-// shown makes an empty value visible.
-func shown(v any) any {
+// quoteEmpty makes an empty value visible.
+func quoteEmpty(v any) any {
 	if v == "" {
 		return `""`
 	}
@@ -156,9 +158,9 @@ func shown(v any) any {
 
 var errInexact = errors.New("the value would change")
 
-// exactly refuses the conversions that would change a value unseen: 4.7 to 4, nothing to 0, true to 1, 30 to 30
-// nanoseconds. Text is read as what the key takes, as flags and variables have nothing else.
-func exactly(from, to reflect.Value) (any, error) {
+// convertExactly refuses the conversions that would change a value unseen: 4.7 to 4, nothing to 0, true to 1, 30 to 30 nanoseconds. Text is
+// converted to the key's type, because flags and variables are always text.
+func convertExactly(from, to reflect.Value) (any, error) {
 	text := from.Kind() == reflect.String
 	ok := true
 	switch {
@@ -170,7 +172,7 @@ func exactly(from, to reflect.Value) (any, error) {
 	case to.CanUint():
 		ok = text && from.String() != "" || from.CanUint() || from.CanInt() && from.Int() >= 0
 	case to.CanFloat():
-		ok = text && finiteText(from.String()) || from.CanInt() || from.CanFloat() && finite(from.Float())
+		ok = text && finiteText(from.String()) || from.CanInt() || from.CanFloat() && isFinite(from.Float())
 	case to.Kind() == reflect.Bool:
 		ok = text && from.String() != "" || from.Kind() == reflect.Bool
 	case to.Kind() == reflect.String:
@@ -182,16 +184,16 @@ func exactly(from, to reflect.Value) (any, error) {
 	return from.Interface(), nil
 }
 
-// finiteText says whether a text is not one of a number that is infinite or none; what it is else is read later.
+// finiteText reports whether a text is not an infinite number and not NaN; other faults are found later.
 func finiteText(text string) bool {
 	x, err := strconv.ParseFloat(text, 64)
-	return text != "" && (err != nil || finite(x))
+	return text != "" && (err != nil || isFinite(x))
 }
 
-func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
+func isFinite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 
-// kind says in words what values a type takes.
-func kind(t reflect.Type) string {
+// describeKind describes the values that a type accepts.
+func describeKind(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Bool:
 		return "true or false"
@@ -207,9 +209,9 @@ func kind(t reflect.Type) string {
 	case reflect.String:
 		return "text; put it in quotes"
 	case reflect.Slice:
-		return "a list, each entry " + strings.TrimSuffix(kind(t.Elem()), "; put it in quotes")
+		return "a list, each entry " + strings.TrimSuffix(describeKind(t.Elem()), "; put it in quotes")
 	case reflect.Map:
-		return "entries, each with " + kind(t.Elem())
+		return "entries, each with " + describeKind(t.Elem())
 	default:
 		return "a value of type " + t.Kind().String()
 	}

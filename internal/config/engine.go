@@ -8,34 +8,34 @@ import (
 	"github.com/weir-rl/weir/internal/parts"
 )
 
-// Engine is the section of an engine that the program brings itself. The engines native and torch have sections of their own.
+// Engine is the section of a program's own engine. The engines native and torch have sections of their own.
 type Engine struct {
 	// Own holds the keys of the engine.
 	Own any `koanf:",squash"`
 }
 
-// Backend is what model.engine names, for the policy.
+// Backend is the backend that model.engine names, for the policy.
 func (c *Config) Backend() (gpu.Backend, error) {
-	return c.open("model.engine", c.Model.Engine, c.Model.LoRA)
+	return c.openBackend("model.engine", c.Model.Engine, c.Model.LoRA)
 }
 
 // WholeBackend is Backend for engines beside the policy's: they have no adapters.
 func (c *Config) WholeBackend() (gpu.Backend, error) {
-	return c.open("model.engine", c.Model.Engine, native.LoRA{})
+	return c.openBackend("model.engine", c.Model.Engine, native.LoRA{})
 }
 
-// SamplerBackend is what samples in this process: what inference.engine names, or model.engine where that names none.
+// SamplerBackend is the backend that samples in this process: inference.engine, or model.engine where inference.engine is "".
 func (c *Config) SamplerBackend() (gpu.Backend, error) {
-	if _, ok := c.doors.Engine(c.Inference.Engine); !ok {
+	if _, ok := c.registry.Engine(c.Inference.Engine); !ok {
 		return c.Backend()
 	}
-	return c.open("inference.engine", c.Inference.Engine, native.LoRA{})
+	return c.openBackend("inference.engine", c.Inference.Engine, native.LoRA{})
 }
 
-func (c *Config) open(key, name string, lora native.LoRA) (gpu.Backend, error) {
-	engine, ok := c.doors.Engine(name)
+func (c *Config) openBackend(key, name string, lora native.LoRA) (gpu.Backend, error) {
+	engine, ok := c.registry.Engine(name)
 	if !ok {
-		return nil, &ValueError{Key: key, Problem: fmt.Sprintf("%q: want %s", name, oneOf(c.doors.EngineNames()))}
+		return nil, &ValueError{Key: key, Problem: fmt.Sprintf("%q: want %s", name, joinWithOr(c.registry.EngineNames()))}
 	}
 	var own any
 	if section := c.Engines[name]; section != nil {

@@ -43,13 +43,13 @@ func TestAnEngineOfTheProgramsOwnHasKeys(t *testing.T) {
 		Layers int `koanf:"layers" min:"1"`
 	}
 	var opened parts.EngineOpening
-	doors := builtin.Doors()
-	doors.Engines = append(doors.Engines, parts.Engine{
+	registry := builtin.Doors()
+	registry.Engines = append(registry.Engines, parts.Engine{
 		Name: "mine", Keys: func() any { return &keys{Layers: 2} },
 		Open: func(o parts.EngineOpening) (gpu.Backend, error) { opened = o; return nil, nil },
 	})
 	load := func(flags map[string]string) (*Config, error) {
-		cfg, _, err := Resolve(doors, Sources{Flags: flags})
+		cfg, _, err := Resolve(registry, Sources{Flags: flags})
 		if err == nil {
 			err = cfg.Finish()
 		}

@@ -25,39 +25,39 @@ var meanings = sync.OnceValue(func() map[string]string {
 	return m
 })
 
-// Meaning is what a key or a section is for, in a sentence or more; "" for one that there is not, and for a key whose type
-// says nothing of it.
+// Meaning describes a key or a section, in a sentence or more; "" for a key that does not exist, and for a key whose type does not describe
+// it.
 func (c *Config) Meaning(key string) string {
 	key = strings.TrimSuffix(key, ".*")
-	general := c.general(key)
+	general := c.generalKey(key)
 	if about := meanings()[general]; about != "" {
-		if section, name, named := c.named(key); named {
+		if section, name, named := c.cutName(key); named {
 			about = strings.ReplaceAll(about, section+"."+AnyName, section+"."+name)
 		}
 		return about
 	}
-	if at, ok := locate(reflect.ValueOf(c), key); ok {
+	if at, ok := locateKey(reflect.ValueOf(c), key); ok {
 		return at.about.Tag.Get("usage")
 	}
 	return ""
 }
 
-// named cuts the name that a user gave a section out of a key; ok is false for a key of another section.
-func (c *Config) named(key string) (section, name string, ok bool) {
+// cutName cuts the name that a user gave a section out of a key; ok is false for a key of another section.
+func (c *Config) cutName(key string) (section, name string, ok bool) {
 	section, rest, _ := strings.Cut(key, ".")
 	name, _, _ = strings.Cut(rest, ".")
-	return section, name, c.typeOf(section, name) != ""
+	return section, name, c.sectionType(section, name) != ""
 }
 
-// general is the key under which the meanings have a key of a section that a user names: with the section's type in the
-// place of its name, or NAME where every type has the key.
-func (c *Config) general(key string) string {
-	section, name, ok := c.named(key)
+// generalKey returns a key's form in the meanings: with the section's type in the place of a user's name, or NAME where every type has the
+// key. with the section's type in the place of its name, or NAME where every type has the key.
+func (c *Config) generalKey(key string) string {
+	section, name, ok := c.cutName(key)
 	if !ok {
 		return key
 	}
 	rest := strings.TrimPrefix(key, section+"."+name)
-	if own := section + "." + c.typeOf(section, name) + rest; meanings()[own] != "" {
+	if own := section + "." + c.sectionType(section, name) + rest; meanings()[own] != "" {
 		return own
 	}
 	if of, in := strings.CutPrefix(rest, ".reward."); in && of != "type" && section == "tasks" {
@@ -66,8 +66,8 @@ func (c *Config) general(key string) string {
 	return section + "." + AnyName + rest
 }
 
-// typeOf is the type of a section that a user has named, "" if there is no such section.
-func (c *Config) typeOf(section, name string) string {
+// sectionType returns the type of a section that a user has named, "" if there is no such section.
+func (c *Config) sectionType(section, name string) string {
 	switch {
 	case section == "services" && c.Services[name] != nil:
 		return "service"
@@ -81,68 +81,68 @@ func (c *Config) typeOf(section, name string) string {
 	return ""
 }
 
-// Entry is all that is known of a key without a configuration.
+// Entry describes a key without a configuration.
 type Entry struct {
 	// Key is its full path, without the .* of a map.
 	Key string
-	// Type is bool, integer, number, duration, string, list or map; Unit what a number counts, "" if its meaning says so.
+	// Type is bool, integer, number, duration, string, list or map; Unit the unit of a number, "" if the meaning names it.
 	Type, Unit string
 	Meaning    string
 	// Default as a user would write it.
 	Default string
-	// Choices are the only values that the key takes, nil if there are others.
+	// Choices are the only values that the key accepts, nil if there are others.
 	Choices []string
-	// Rules are what the program says to values out of bounds, lower bound first.
+	// Rules are the program's messages for values out of bounds, lower bound first.
 	Rules []string
-	// ReadBy are the names of the algorithm that have the key, nil if all have it or it is none of an algorithm.
+	// ReadBy are the names of the algorithm that have the key, nil if all have it or it is not an algorithm's key.
 	ReadBy []string
 }
 
-// Explain describes a key. What a key accepts is not written down anywhere: it is asked for, with values that cannot be.
-// An unknown key is a *ValueError that gives the nearest valid one.
+// Explain describes a key. The values that a key accepts are found by trying values that it must refuse. For an unknown key the error is a
+// *ValueError that gives the nearest valid key.
 func (c *Config) Explain(key string) (Entry, error) {
-	if other, ok := c.choosing(key); ok {
+	if other, ok := c.choosingFor(key); ok {
 		return other.Explain(key)
 	}
-	at, ok := locate(reflect.ValueOf(c), key)
+	at, ok := locateKey(reflect.ValueOf(c), key)
 	if !ok || at.field.Kind() == reflect.Struct {
 		return Entry{}, &ValueError{Key: key, Problem: unknownKey(c, key, Keys(c))}
 	}
-	e := Entry{Key: key, Type: TypeName(at.field.Type()), Unit: unit(key), Meaning: c.Meaning(key), Default: Shown(c.Defaults()[key])}
-	for _, text := range absurd(e.Type) {
-		rule, choices := parseRule(c.refusal(key, text))
+	e := Entry{Key: key, Type: TypeName(at.field.Type()), Unit: unitOf(key), Meaning: c.Meaning(key), Default: Shown(c.Defaults()[key])}
+	for _, text := range absurdValues(e.Type) {
+		rule, choices := parseRefusal(c.refusalOf(key, text))
 		if choices != nil {
 			e.Choices = choices
 		} else if rule != "" && !slices.Contains(e.Rules, rule) {
 			e.Rules = append(e.Rules, rule)
 		}
 	}
-	e.ReadBy = c.readBy(key)
+	e.ReadBy = c.namesReading(key)
 	if e.Type == "bool" {
 		e.Choices, e.Rules = []string{"true", "false"}, nil
 	}
 	return e, nil
 }
 
-// Defaults are the values that the keys have before any source, and what follows from them. They depend on the tasks: each has
-// a preset.
+// Defaults are the values that the keys have before any source, and the values that follow from them. They depend on the tasks: each has a
+// preset.
 func (c *Config) Defaults() map[string]any {
-	def, _, err := Resolve(c.doors, c.sections())
+	def, _, err := Resolve(c.registry, c.sectionSources())
 	if err == nil {
 		err = def.Finish()
 	}
 	if err != nil {
-		return c.defaults // a task of the user's own that is not valid without his keys
+		return c.defaults // a task of the user's own that is not valid without its keys
 	}
 	values := Values(def)
-	for _, a := range c.algorithms() {
+	for _, a := range c.algorithmChoices() {
 		values[a.name] = c.defaults[a.name]
 	}
 	return values
 }
 
-// sections are sources that name the sections of this configuration and set nothing but their types.
-func (c *Config) sections() Sources {
+// sectionSources returns sources that name the sections of this configuration and set only their types.
+func (c *Config) sectionSources() Sources {
 	flags := map[string]string{}
 	for name, service := range c.Services {
 		flags["services."+name+".url"] = service.URL
@@ -156,13 +156,13 @@ func (c *Config) sections() Sources {
 	for name, t := range c.Tools {
 		flags["tools."+name+".type"] = t.Type
 	}
-	for _, a := range c.algorithms() {
+	for _, a := range c.algorithmChoices() {
 		flags[a.name] = *a.chosen
 	}
 	return Sources{Flags: flags}
 }
 
-// TypeName is a type of value in a user's words.
+// TypeName is the name of a value's type for users.
 func TypeName(t reflect.Type) string {
 	if t == durationType {
 		return "duration"
@@ -183,8 +183,8 @@ func TypeName(t reflect.Type) string {
 	}
 }
 
-// unit is what a key counts, where its name says so.
-func unit(key string) string {
+// unitOf returns the unit that a key's name implies, "" for none.
+func unitOf(key string) string {
 	name := key[strings.LastIndexByte(key, '.')+1:]
 	for _, u := range []string{"bytes", "tokens", "steps", "turns", "groups", "trajectories"} {
 		if name == u || strings.HasSuffix(name, "_"+u) {
@@ -219,8 +219,8 @@ func Shown(v any) string {
 	return fmt.Sprint(v)
 }
 
-// absurd are values of a type that a key with bounds or with a list of values refuses.
-func absurd(kind string) []string {
+// absurdValues returns values of a type that a key with bounds or with a list of values refuses.
+func absurdValues(kind string) []string {
 	switch kind {
 	case "integer", "number":
 		return []string{"-1000000", "1000000000"}
@@ -233,11 +233,11 @@ func absurd(kind string) []string {
 	}
 }
 
-// refusal is what is said to a key's value, "" if it is taken.
-func (c *Config) refusal(key, value string) string {
-	src := c.sections()
+// refusalOf returns the fault of a key's value, "" if it is accepted.
+func (c *Config) refusalOf(key, value string) string {
+	src := c.sectionSources()
 	src.Flags[key] = value
-	cfg, _, err := Resolve(c.doors, src)
+	cfg, _, err := Resolve(c.registry, src)
 	if err == nil {
 		err = cfg.Finish()
 	}
@@ -262,8 +262,8 @@ var (
 	itself     = regexp.MustCompile(`^(?:cannot use )?(?:"[^"]*"|-?[0-9.e+]+|-?[0-9hms.]+|no such value): `)
 )
 
-// parseRule takes the value out of a refusal, and the names where it lists them.
-func parseRule(refusal string) (rule string, choices []string) {
+// parseRefusal cuts the value out of a refusal, and the names where it lists them.
+func parseRefusal(refusal string) (rule string, choices []string) {
 	if m := validNames.FindStringSubmatch(refusal); m != nil {
 		return "", strings.Split(m[1], ", ")
 	}
@@ -274,10 +274,10 @@ func parseRule(refusal string) (rule string, choices []string) {
 	return rule, nil
 }
 
-// readBy are the names of an algorithm that have a key of it; nil where the key is of none, or every name has it.
-func (c *Config) readBy(key string) []string {
-	for _, a := range c.algorithms() {
-		if with := a.with(key); with != nil && len(with) < len(a.names) {
+// namesReading returns the names of an algorithm that have a key; nil where the key is not an algorithm's, or every name has it.
+func (c *Config) namesReading(key string) []string {
+	for _, a := range c.algorithmChoices() {
+		if with := a.namesWithKey(key); with != nil && len(with) < len(a.names) {
 			return with
 		}
 	}

@@ -28,7 +28,7 @@ func TestEveryKeyIsExplained(t *testing.T) {
 		e, err := reference().Explain(key)
 		require.NoError(t, err, key)
 		require.NotEmpty(t, e.Meaning, key)
-		require.Equal(t, all[reference().general(key)], e.Meaning)
+		require.Equal(t, all[reference().generalKey(key)], e.Meaning)
 		require.Regexp(t, `^(bool|integer|number|duration|string|list|map)$`, e.Type, key)
 		require.NotEmpty(t, e.Default, key)
 		for _, rule := range e.Rules {
@@ -50,14 +50,14 @@ func TestChoicesAreWhatAKeyTakes(t *testing.T) {
 		e, err := reference().Explain(key)
 		require.NoError(t, err, key)
 		for _, choice := range e.Choices {
-			_, choices := parseRule(reference().refusal(key, choice))
+			_, choices := parseRefusal(reference().refusalOf(key, choice))
 			require.Nil(t, choices, "%s takes %s", key, choice)
 		}
 		if e.Choices == nil {
 			continue
 		}
 		listed++
-		require.NotEmpty(t, reference().refusal(key, "no such value"), key)
+		require.NotEmpty(t, reference().refusalOf(key, "no such value"), key)
 	}
 	require.Greater(t, listed, 50)
 	for key, want := range map[string][]string{
@@ -120,18 +120,18 @@ func TestEveryNumberHasABound(t *testing.T) {
 		e, err := reference().Explain(key)
 		require.NoError(t, err)
 		if slices.Contains([]string{"integer", "number", "duration"}, e.Type) && len(e.Rules)+len(e.Choices) == 0 &&
-			!slices.Contains(without, reference().general(key)) {
-			without = append(without, reference().general(key))
+			!slices.Contains(without, reference().generalKey(key)) {
+			without = append(without, reference().generalKey(key))
 		}
 		if e.Type == "number" && slices.Contains(Keys(reference()), key) {
-			require.Equal(t, "cannot use NaN: want a number", reference().refusal(key, "NaN"), key)
-			require.Equal(t, "cannot use inf: want a number", reference().refusal(key, "inf"), key)
+			require.Equal(t, "cannot use NaN: want a number", reference().refusalOf(key, "NaN"), key)
+			require.Equal(t, "cannot use inf: want a number", reference().refusalOf(key, "inf"), key)
 		}
 	}
 	require.Equal(t, free, without)
 	for key, value := range map[string]string{
 		"trainer.loss.options.clip_low": "2", "trainer.selection.drop_rate": "2",
 	} {
-		require.Contains(t, reference().refusal(key, value), value+": must be ", key)
+		require.Contains(t, reference().refusalOf(key, value), value+": must be ", key)
 	}
 }

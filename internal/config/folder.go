@@ -25,7 +25,7 @@ const (
 
 // folderPresets are the settings that follow from model.folder, by key; none where no folder is set, or where it cannot be read.
 func (c *Config) folderPresets(l *loader) map[string]any {
-	folder := l.text(keyFolder, "")
+	folder := l.lastText(keyFolder, "")
 	if folder == "" {
 		return nil
 	}

@@ -2,12 +2,12 @@ package config
 
 import "strings"
 
-// gone says what took the place of a key that was a key before, "" for any other.
-func (c *Config) gone(key string) string {
-	if now := c.serviceKey(key); now != "" {
+// replacementOf returns the replacement of a key of an earlier version, "" for any other key.
+func (c *Config) replacementOf(key string) string {
+	if now := c.movedServiceKey(key); now != "" {
 		return now
 	}
-	task := c.doors.Default
+	task := c.registry.Default
 	for _, move := range []struct{ from, to string }{
 		{"task.name", "tasks.NAME, a section named as the task is, such as tasks." + task + ".weight"},
 		{"task.library.", "tasks.library."},

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// InvalidError is returned when a run cannot be had as it is configured, and has every fault that was found: of the
-// configuration itself, or of what it names, such as a task's data.
+// InvalidError is returned when a configured run cannot be made. It has every fault that was found: in the configuration itself, or in the
+// things that it names, such as a task's data.
 //
 //	if invalid, ok := errors.AsType[*config.InvalidError](err); ok {
 //		for _, f := range invalid.Faults {
@@ -15,16 +15,16 @@ import (
 //		}
 //	}
 type InvalidError struct {
-	// Faults has at least one.
+	// Faults is not empty.
 	Faults []Fault
 
 	err error
 }
 
-// Fault is one thing that is wrong with a configuration.
+// Fault is a fault of a configuration.
 type Fault struct {
-	// Key is the full path of the key, or of the section; "" where the fault is of a whole file, or of what the
-	// configuration names.
+	// Key is the full path of the key, or of the section; "" where the fault is of a whole file, or of a thing that the configuration
+	// names.
 	Key string
 	// Value is the key's value as text, "" where it is not known; Origin is the file, variable or flag that it came from,
 	// "" for a default.
@@ -36,11 +36,11 @@ type Fault struct {
 // Error has a line for each fault.
 func (e *InvalidError) Error() string { return e.err.Error() }
 
-// Unwrap is what was joined.
+// Unwrap returns the joined error.
 func (e *InvalidError) Unwrap() error { return e.err }
 
-// Invalid makes err, which may join several, the error of a configuration. It is nil where err is, and err itself where that
-// is one already.
+// Invalid makes err, which may join several errors, an *InvalidError. It is nil where err is nil, and err itself where that is an
+// *InvalidError already.
 func Invalid(err error) error {
 	if err == nil {
 		return nil
@@ -48,15 +48,15 @@ func Invalid(err error) error {
 	if invalid, ok := err.(*InvalidError); ok { //nolint:errorlint // what wraps one may have more to say
 		return invalid
 	}
-	return &InvalidError{Faults: faultsOf(err), err: err}
+	return &InvalidError{Faults: listFaults(err), err: err}
 }
 
-// faultsOf takes apart what is joined in err, however deep.
-func faultsOf(err error) (out []Fault) {
+// listFaults returns the errors joined in err, however deep, as faults.
+func listFaults(err error) (out []Fault) {
 	for {
 		if joined, ok := err.(interface{ Unwrap() []error }); ok {
 			for _, e := range joined.Unwrap() {
-				out = append(out, faultsOf(e)...)
+				out = append(out, listFaults(e)...)
 			}
 			return out
 		}
@@ -66,7 +66,7 @@ func faultsOf(err error) (out []Fault) {
 		}
 		inner, ok := err.(interface{ Unwrap() error })
 		if !ok || inner.Unwrap() == nil || !strings.HasSuffix(err.Error(), "\n"+inner.Unwrap().Error()) {
-			return []Fault{faultOf(err.Error())}
+			return []Fault{parseFault(err.Error())}
 		}
 		err = inner.Unwrap() // a headline stands above the faults
 	}
@@ -75,8 +75,8 @@ func faultsOf(err error) (out []Fault) {
 // keyAtHead is a key, or a section, at the head of a fault's text.
 var keyAtHead = regexp.MustCompile(`^([a-z][a-z0-9_]*(?:\.[A-Za-z0-9_-]+)+|[a-z][a-z0-9_]*): `)
 
-// faultOf reads a fault that begins with its key, as package check writes them.
-func faultOf(text string) Fault {
+// parseFault reads a fault that begins with its key, as package check writes it.
+func parseFault(text string) Fault {
 	head := keyAtHead.FindString(text)
 	if head == "" {
 		return Fault{Problem: text}

@@ -20,7 +20,7 @@ var durationType = reflect.TypeFor[time.Duration]()
 // Keys lists every key of a configuration struct, sorted; "a.b.*" stands for the entries of a map.
 func Keys(cfg any) []string {
 	var keys []string
-	walk(reflect.ValueOf(cfg), "", func(key string, v reflect.Value) {
+	walkKeys(reflect.ValueOf(cfg), "", func(key string, v reflect.Value) {
 		if v.Kind() == reflect.Map {
 			key += ".*"
 		}
@@ -33,16 +33,16 @@ func Keys(cfg any) []string {
 // Hidden stands for a secret wherever a configuration is shown or written down.
 const Hidden = "(hidden)"
 
-// secret says whether a key's value is one.
-func secret(key string) bool {
+// isSecret reports whether a key's value is a secret.
+func isSecret(key string) bool {
 	return strings.HasSuffix(key, "api_key") || key == "token" || strings.HasSuffix(key, ".token")
 }
 
 // Values maps every key to its value, secrets hidden.
 func Values(cfg any) map[string]any {
 	out := map[string]any{}
-	walk(reflect.ValueOf(cfg), "", func(key string, v reflect.Value) {
-		if secret(key) && v.String() != "" {
+	walkKeys(reflect.ValueOf(cfg), "", func(key string, v reflect.Value) {
+		if isSecret(key) && v.String() != "" {
 			out[key] = Hidden
 			return
 		}
@@ -55,35 +55,35 @@ func Values(cfg any) map[string]any {
 	return out
 }
 
-// walk calls leaf for every key, in no order.
-func walk(v reflect.Value, path string, leaf func(string, reflect.Value)) {
-	v, ok := held(v)
+// walkKeys calls leaf for every key, in no order.
+func walkKeys(v reflect.Value, path string, leaf func(string, reflect.Value)) {
+	v, ok := dereference(v)
 	switch {
-	case !ok: // the keys of a type that has none
+	case !ok: // a type without keys
 	case v.Kind() == reflect.Struct:
 		for i := range v.NumField() {
-			name, squash, ok := tagOf(v.Type().Field(i))
+			name, squash, ok := readTag(v.Type().Field(i))
 			switch {
 			case !ok:
 			case squash:
-				walk(v.Field(i), path, leaf)
+				walkKeys(v.Field(i), path, leaf)
 			case path == "":
-				walk(v.Field(i), name, leaf)
+				walkKeys(v.Field(i), name, leaf)
 			default:
-				walk(v.Field(i), path+"."+name, leaf)
+				walkKeys(v.Field(i), path+"."+name, leaf)
 			}
 		}
 	case holdsSections(v.Type()):
 		for entry := v.MapRange(); entry.Next(); {
-			walk(entry.Value(), path+"."+entry.Key().String(), leaf)
+			walkKeys(entry.Value(), path+"."+entry.Key().String(), leaf)
 		}
 	default:
 		leaf(path, v)
 	}
 }
 
-// held is the value that pointers and interfaces lead to; ok is false where one of them is nil.
-func held(v reflect.Value) (reflect.Value, bool) {
+// dereference returns the value that pointers and interfaces lead to; ok is false if it is nil.
+func dereference(v reflect.Value) (reflect.Value, bool) {
 	for v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface {
 		v = v.Elem()
 	}
@@ -95,8 +95,8 @@ func holdsSections(t reflect.Type) bool {
 	return t.Kind() == reflect.Map && t.Elem().Kind() == reflect.Pointer && t.Elem().Elem().Kind() == reflect.Struct
 }
 
-// tagOf reads a field's koanf tag; ok is false for a field that is not configuration.
-func tagOf(f reflect.StructField) (name string, squash, ok bool) {
+// readTag reads a field's koanf tag; ok is false for a field that is not configuration.
+func readTag(f reflect.StructField) (name string, squash, ok bool) {
 	tag, has := f.Tag.Lookup("koanf")
 	if !has || tag == "-" || !f.IsExported() {
 		return "", false, false
@@ -105,8 +105,8 @@ func tagOf(f reflect.StructField) (name string, squash, ok bool) {
 	return name, rest == "squash", true
 }
 
-// place is where a key's value is kept.
-type place struct {
+// keyPlace is the place of a key's value.
+type keyPlace struct {
 	// section is a pointer to the innermost struct that the key leads through, and rest the key in that struct.
 	section any
 	rest    string
@@ -115,16 +115,16 @@ type place struct {
 	about reflect.StructField
 }
 
-// locate finds a key in a configuration struct; ok is false where there is no such key.
-func locate(in reflect.Value, key string) (at place, ok bool) {
-	in, ok = held(in)
+// locateKey finds a key in a configuration struct; ok is false where there is no such key.
+func locateKey(in reflect.Value, key string) (at keyPlace, ok bool) {
+	in, ok = dereference(in)
 	if !ok || in.Kind() != reflect.Struct {
-		return place{}, false
+		return keyPlace{}, false
 	}
 	first, rest, more := strings.Cut(key, ".")
-	section, about, ok := declared(in, first)
+	section, about, ok := findField(in, first)
 	if !ok {
-		return place{}, false
+		return keyPlace{}, false
 	}
 	field := section.FieldByIndex(about.Index)
 	switch {
@@ -132,27 +132,28 @@ func locate(in reflect.Value, key string) (at place, ok bool) {
 		name, rest, _ := strings.Cut(rest, ".")
 		entry := field.MapIndex(reflect.ValueOf(name))
 		if !entry.IsValid() {
-			return place{}, false
+			return keyPlace{}, false
 		}
-		return locate(entry, rest)
+		return locateKey(entry, rest)
 	case field.Kind() == reflect.Struct || field.Kind() == reflect.Interface:
-		return locate(field, rest)
+		return locateKey(field, rest)
 	}
-	return place{section.Addr().Interface(), key, field, about}, !more || field.Kind() == reflect.Map
+	return keyPlace{section.Addr().Interface(), key, field, about}, !more || field.Kind() == reflect.Map
 }
 
-// declared finds the field with a tag, and the struct that declares it: in, or one that is squashed into it.
-func declared(in reflect.Value, name string) (section reflect.Value, about reflect.StructField, ok bool) {
+// findField finds the field with a tag, and the struct that declares it: in, or an embedded struct under the squash tag. in, or one that is
+// squashed into it.
+func findField(in reflect.Value, name string) (section reflect.Value, about reflect.StructField, ok bool) {
 	for i := range in.NumField() {
 		about := in.Type().Field(i)
-		tag, squash, is := tagOf(about)
+		tag, squash, is := readTag(about)
 		switch {
 		case is && squash:
-			inner, there := held(in.Field(i))
+			inner, there := dereference(in.Field(i))
 			if !there {
 				continue
 			}
-			if section, about, ok := declared(inner, name); ok {
+			if section, about, ok := findField(inner, name); ok {
 				return section, about, true
 			}
 		case is && tag == name:
@@ -162,7 +163,7 @@ func declared(in reflect.Value, name string) (section reflect.Value, about refle
 	return reflect.Value{}, reflect.StructField{}, false
 }
 
-// Nearest returns the known key that a mistyped one most likely means, "" when none is close. A name in the wrong section, misspelt or not,
+// Nearest returns the known key that a mistyped key most likely means, "" when no key is close. A name in the wrong section, misspelt or not,
 // is close to that name in each section: the section that shares most with the mistyped key is meant, and of several the least deep.
 func Nearest(key string, known []string) string {
 	best, bestDistance, bestShared := "", len(key)/3+2, 0
@@ -200,7 +201,7 @@ func sharedSections(a, b string) int {
 	return n
 }
 
-// Get reads one value by key.
+// Get reads a value by key.
 func Get(cfg any, key string) (any, error) {
 	v, ok := Values(cfg)[key]
 	if !ok {

@@ -24,7 +24,7 @@ const Prefix = "WEIR_"
 // Sources are the places a configuration is read from, the later ones winning: defaults, then Written, then Files
 // in order, then Environ, then Flags.
 type Sources struct {
-	// Written is a file that a run has left, "" for none. What it hides keeps its default.
+	// Written is a file that a run has left, "" for none. A hidden value in it leaves the default.
 	Written string
 	// Files are YAML.
 	Files []string
@@ -33,11 +33,11 @@ type Sources struct {
 	// Flags are key=value as the user typed them. The key tasks, in a file too, is a list of names, each as if it began an
 	// empty section.
 	Flags map[string]string
-	// FlagOrigin names the place of Flags where they are no flags of a command line, "" where they are.
+	// FlagOrigin names the source of Flags where they are not flags of a command line, "" where they are.
 	FlagOrigin string
 
-	// Tasks are the types of the tasks that there are when the sources name none; nil is the default one. Change sets other
-	// defaults than a run's; nil sets none. Both are for [Resolve] alone.
+	// Tasks are the types of the tasks for sources that name no task; nil is the default task. Change sets other defaults than a run's; nil
+	// changes nothing. Both are for [Resolve] alone.
 	Tasks  []string
 	Change func(*Config)
 }
@@ -45,7 +45,7 @@ type Sources struct {
 // Variable is the environment variable that sets a key.
 func Variable(key string) string { return Prefix + strings.ToUpper(strings.ReplaceAll(key, ".", "__")) }
 
-// ValueError is one wrong key or value. Several are joined, so that a user mends them all at once.
+// ValueError is a wrong key or value. Several are joined, so that a user mends them all at once.
 type ValueError struct {
 	// Key is the full path, Origin the file, variable or flag that it came from.
 	Key, Origin, Problem string
@@ -78,35 +78,34 @@ func Trace(err error, origins map[string]string) error {
 // Load fills *into, which holds the defaults, from the sources. It returns where each set key came from.
 // Unknown keys and values of the wrong type are errors, all reported at once with the nearest valid key.
 func Load(into any, src Sources) (origins map[string]string, err error) {
-	l := gather(src)
-	l.fill(into)
+	l := gatherSources(src)
+	l.fillFrom(into)
 	return l.origins, errors.Join(l.errs...)
 }
 
-// Resolve reads a run's configuration from the sources, as [Load] does: over the defaults, those that the presets of its
-// tasks change among them.
-func Resolve(doors parts.Registry, src Sources) (cfg *Config, origins map[string]string, err error) {
-	l := gather(src)
-	cfg = base(doors)
+// Resolve reads a run's configuration from the sources, as [Load] does, over the defaults and the presets of its tasks.
+func Resolve(registry parts.Registry, src Sources) (cfg *Config, origins map[string]string, err error) {
+	l := gatherSources(src)
+	cfg = baseConfig(registry)
 	otherwise := src.Tasks
-	if otherwise == nil && doors.Default != "" {
-		otherwise = []string{doors.Default}
+	if otherwise == nil && registry.Default != "" {
+		otherwise = []string{registry.Default}
 	}
-	cfg.shape(l, otherwise)
-	presets := cfg.presets()
+	cfg.shapeSections(l, otherwise)
+	presets := cfg.taskPresets()
 	folder := cfg.folderPresets(l)
 	maps.Copy(presets, folder)
 	names := cfg.shapeAlgorithms(l, presets)
 	preset := newLoader()
-	preset.layers = []layer{{values: presets, from: func(string) string { return "the preset of the run's tasks" }}}
-	preset.fill(cfg)
+	preset.layers = []sourceLayer{{values: presets, from: func(string) string { return "the preset of the run's tasks" }}}
+	preset.fillFrom(cfg)
 	if src.Change != nil {
 		src.Change(cfg)
 	}
 	cfg.defaults = Values(cfg)
 	maps.Copy(cfg.defaults, names)
-	l.fill(cfg)
-	cfg.inherit(l.origins)
+	l.fillFrom(cfg)
+	cfg.inheritOverrides(l.origins)
 	cfg.followed = cfg.folderDefaults(folder, l.origins)
 	faults := slices.Concat(preset.errs, l.errs)
 	if len(faults) > 0 && len(l.refused) == 0 {
@@ -118,46 +117,46 @@ func Resolve(doors parts.Registry, src Sources) (cfg *Config, origins map[string
 
 // loader reads the values of all sources, and then puts them into a configuration.
 type loader struct {
-	layers  []layer
+	layers  []sourceLayer
 	singles []string
 	k       *koanf.Koanf
 	known   []string
 	origins map[string]string
-	// refused are the sections whose keys are not looked at.
+	// refused are the sections whose keys are not checked.
 	refused []string
 	errs    []error
 }
 
-// layer is one source.
-type layer struct {
+// sourceLayer is a source.
+type sourceLayer struct {
 	values map[string]any
 	// written is set where a run wrote the values itself.
 	written bool
-	// from says where a key's value came from.
+	// from returns where a key's value came from.
 	from func(key string) string
 }
 
 func newLoader() *loader { return &loader{k: koanf.New("."), origins: map[string]string{}} }
 
-// gather reads the sources.
-func gather(src Sources) *loader {
+// gatherSources reads the sources.
+func gatherSources(src Sources) *loader {
 	l := newLoader()
 	if src.Written != "" {
-		l.file(src.Written, true)
+		l.readFile(src.Written, true)
 	}
 	for _, path := range src.Files {
-		l.file(path, false)
+		l.readFile(path, false)
 	}
-	l.environ(src.Environ)
+	l.readEnviron(src.Environ)
 	flags := map[string]any{}
 	for key, v := range src.Flags {
 		flags[key] = v
 	}
-	l.layers = append(l.layers, layer{values: flags, from: func(key string) string { return cmp.Or(src.FlagOrigin, "--"+key) }})
+	l.layers = append(l.layers, sourceLayer{values: flags, from: func(key string) string { return cmp.Or(src.FlagOrigin, "--"+key) }})
 	return l
 }
 
-func (l *loader) file(path string, written bool) {
+func (l *loader) readFile(path string, written bool) {
 	if _, err := os.Stat(path); err != nil {
 		l.errs = append(l.errs, fmt.Errorf("read configuration file: %w", err))
 		return
@@ -171,10 +170,10 @@ func (l *loader) file(path string, written bool) {
 	if written {
 		maps.DeleteFunc(values, func(_ string, v any) bool { return v == Hidden })
 	}
-	l.layers = append(l.layers, layer{values: values, written: written, from: func(string) string { return path }})
+	l.layers = append(l.layers, sourceLayer{values: values, written: written, from: func(string) string { return path }})
 }
 
-func (l *loader) environ(environ []string) {
+func (l *loader) readEnviron(environ []string) {
 	origins := map[string]string{}
 	read := env.Provider(".", env.Opt{
 		Prefix:      Prefix,
@@ -195,17 +194,17 @@ func (l *loader) environ(environ []string) {
 		l.errs = append(l.errs, fmt.Errorf("read the environment: %w", err))
 		return
 	}
-	l.layers = append(l.layers, layer{values: k.All(), from: func(key string) string { return origins[key] }})
+	l.layers = append(l.layers, sourceLayer{values: k.All(), from: func(key string) string { return origins[key] }})
 }
 
-// names are the sections that the sources name below a section, sorted. What names a section and sets no key of it is
-// taken out of the sources.
-func (l *loader) names(section string) []string {
+// sectionNames returns the sections that the sources name below a section, sorted. An entry that names a section and sets no key of it is
+// removed from the sources.
+func (l *loader) sectionNames(section string) []string {
 	var out []string
 	for _, layer := range l.layers {
 		for key, v := range layer.values {
 			if key == section {
-				out = append(out, listed(v)...)
+				out = append(out, asList(v)...)
 				delete(layer.values, key)
 				continue
 			}
@@ -216,7 +215,7 @@ func (l *loader) names(section string) []string {
 			name, _, deeper := strings.Cut(below, ".")
 			if !deeper {
 				if entries, isMap := v.(map[string]any); v != nil && (!isMap || len(entries) > 0) {
-					continue // a value where a section belongs, which is refused later
+					continue // a value in the place of a section, which is refused later
 				}
 				delete(layer.values, key)
 			}
@@ -227,8 +226,8 @@ func (l *loader) names(section string) []string {
 	return slices.Compact(out)
 }
 
-// text is a key's value in the last source that has one, otherwise unless there is one.
-func (l *loader) text(key, otherwise string) string {
+// lastText returns a key's value in the last source that has it, or otherwise.
+func (l *loader) lastText(key, otherwise string) string {
 	for _, layer := range slices.Backward(l.layers) {
 		if text, ok := layer.values[key].(string); ok {
 			return text
@@ -239,21 +238,21 @@ func (l *loader) text(key, otherwise string) string {
 
 // isSet reports whether a source sets a key.
 func (l *loader) isSet(key string) bool {
-	return slices.ContainsFunc(l.layers, func(layer layer) bool { _, ok := layer.values[key]; return ok })
+	return slices.ContainsFunc(l.layers, func(layer sourceLayer) bool { _, ok := layer.values[key]; return ok })
 }
 
-// list is text for a list.
-func (l *loader) list(key string, otherwise []string) []string {
+// lastList is lastText for a list.
+func (l *loader) lastList(key string, otherwise []string) []string {
 	for _, layer := range slices.Backward(l.layers) {
 		if v, ok := layer.values[key]; ok {
-			return listed(v)
+			return asList(v)
 		}
 	}
 	return otherwise
 }
 
-// listed is a list of names as a source has it: a list, or text with commas.
-func listed(v any) []string {
+// asList returns a source's list of names: a list, or text with commas. a list, or text with commas.
+func asList(v any) []string {
 	var out []string
 	switch v := v.(type) {
 	case string:
@@ -268,8 +267,8 @@ func listed(v any) []string {
 	return slices.DeleteFunc(out, func(name string) bool { return name == "" })
 }
 
-// refuse reports a section that cannot be read, at the source of the key that says so.
-func (l *loader) refuse(section string, err *ValueError) {
+// refuseSection reports a section that cannot be read, at the source of the key at fault.
+func (l *loader) refuseSection(section string, err *ValueError) {
 	l.refused = append(l.refused, section)
 	for _, layer := range l.layers {
 		if _, ok := layer.values[err.Key]; ok {

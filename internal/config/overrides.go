@@ -14,12 +14,12 @@ func (c *Config) Overrides() map[string]string {
 	out := map[string]string{}
 	var walk func(v reflect.Value, path string)
 	walk = func(v reflect.Value, path string) {
-		v, ok := held(v)
+		v, ok := dereference(v)
 		if !ok || v.Kind() != reflect.Struct {
 			return
 		}
 		for about, field := range v.Fields() {
-			name, squash, ok := tagOf(about)
+			name, squash, ok := readTag(about)
 			if !ok {
 				continue
 			}
@@ -37,16 +37,17 @@ func (c *Config) Overrides() map[string]string {
 	return out
 }
 
-// inherit gives the keys of such sections that no source has set the values of the other section. origins are the keys that are set.
-func (c *Config) inherit(origins map[string]string) {
+// inheritOverrides gives the keys of overriding sections that no source has set the values of the overridden section. origins are the keys
+// that are set.
+func (c *Config) inheritOverrides(origins map[string]string) {
 	for section, base := range c.Overrides() {
 		for key, own := range c.defaults {
 			name, in := strings.CutPrefix(key, section+".")
 			if !in || origins[key] != "" || own != c.defaults[base+"."+name] {
 				continue
 			}
-			from, _ := locate(reflect.ValueOf(c), base+"."+name)
-			to, _ := locate(reflect.ValueOf(c), key)
+			from, _ := locateKey(reflect.ValueOf(c), base+"."+name)
+			to, _ := locateKey(reflect.ValueOf(c), key)
 			to.field.Set(from.field)
 		}
 	}

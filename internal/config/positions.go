@@ -6,8 +6,8 @@ import (
 	"github.com/weir-rl/weir/gpu/hf"
 )
 
-// Positions is how long a sequence of the policy can be, and what says so: the model's own bound where model.folder is set, else
-// model.max_positions. 0 is no bound that is known: of a folder that cannot be read, which is refused where it is opened.
+// Positions is the length of the policy's longest possible sequence, and the bound's name: the model's own bound where model.folder is set,
+// else model.max_positions. 0 is no known bound: the folder cannot be read, and is refused where it is opened.
 func (c *Config) Positions() (most int, of string) {
 	if c.Model.Folder == "" {
 		return c.Model.MaxPositions, "model.max_positions"
@@ -29,11 +29,11 @@ func (c *Config) Longest() int {
 	return most
 }
 
-// short checks that a length is one that the policy can have, and that its sampler takes.
-func (c *Config) short(f *faults, key string, length int) {
+// checkLength checks that a length is possible for the policy and its sampler.
+func (c *Config) checkLength(f *faults, key string, length int) {
 	most, of := c.Positions()
-	f.check(key, most == 0 || length <= most, fmt.Sprintf("%d: must not exceed %s, %d", length, of, most))
+	f.addUnless(key, most == 0 || length <= most, fmt.Sprintf("%d: must not exceed %s, %d", length, of, most))
 	sampled := c.Inference.MaxTokens
-	f.check(key, sampled <= 0 || length <= sampled,
+	f.addUnless(key, sampled <= 0 || length <= sampled,
 		fmt.Sprintf("%d: must not exceed inference.max_tokens, %d, where every longer episode would be cut off: lower it, or raise inference.max_tokens", length, sampled))
 }

@@ -31,7 +31,7 @@ func TestAModelFoldersOwnPositionsBoundTheLimits(t *testing.T) {
 	// One that cannot be read is refused where it is opened, and says there why.
 	c.Model.Folder = filepath.Join(dir, "nowhere")
 	require.NoError(t, c.Validate())
-	require.NotEmpty(t, c.unread("model.max_positions"))
+	require.NotEmpty(t, c.unreadReason("model.max_positions"))
 }
 
 // N3: a run that begins with a model folder has the folder's positions and a pretrained model's rate as its defaults, and says so.

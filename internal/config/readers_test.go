@@ -91,7 +91,7 @@ func unreadUnder(t *testing.T, settings map[string]string, key string) string {
 	t.Helper()
 	cfg, _, err := Resolve(builtin.Doors(), Sources{Flags: settings})
 	require.NoError(t, err)
-	return cfg.unread(key)
+	return cfg.unreadReason(key)
 }
 
 // Finding Q9 of the core's second review: every key of the configuration is one that always counts, or it is known under which
@@ -106,7 +106,7 @@ func TestEveryKeyThatIsPassedOverIsNamed(t *testing.T) {
 		for _, name := range names {
 			switch name {
 			case "always":
-				require.Empty(t, cfg.unread(key), key)
+				require.Empty(t, cfg.unreadReason(key), key)
 				continue
 			case "elsewhere":
 				continue

@@ -8,16 +8,16 @@ import (
 	"github.com/weir-rl/weir/producers/remote"
 )
 
-// references calls use for each section that calls a service, with the section's key.
-func (c *Config) references(use func(key string, r *remote.Reference)) {
+// walkServices calls use for each section that calls a service, with the section's key.
+func (c *Config) walkServices(use func(key string, r *remote.Reference)) {
 	walkReferences(reflect.ValueOf(c.Tasks), "tasks", use)
 	walkReferences(reflect.ValueOf(c.Agents), "agents", use)
 	walkReferences(reflect.ValueOf(c.Tools), "tools", use)
 }
 
-// walkReferences goes through the structs that a value holds.
+// walkReferences visits the structs that a value holds.
 func walkReferences(v reflect.Value, path string, use func(key string, r *remote.Reference)) {
-	v, ok := held(v)
+	v, ok := dereference(v)
 	switch {
 	case !ok:
 	case v.Kind() == reflect.Map && holdsSections(v.Type()):
@@ -25,12 +25,12 @@ func walkReferences(v reflect.Value, path string, use func(key string, r *remote
 			walkReferences(entry.Value(), path+"."+entry.Key().String(), use)
 		}
 	case v.Kind() == reflect.Struct:
-		if r, ok := asReference(v); ok {
+		if r, ok := referenceOf(v); ok {
 			use(path, r)
 			return
 		}
 		for about, field := range v.Fields() {
-			name, squash, ok := tagOf(about)
+			name, squash, ok := readTag(about)
 			switch {
 			case !ok:
 			case squash:
@@ -42,25 +42,25 @@ func walkReferences(v reflect.Value, path string, use func(key string, r *remote
 	}
 }
 
-// asReference is a struct as a reference to a service, where it is one.
-func asReference(v reflect.Value) (*remote.Reference, bool) {
+// referenceOf returns a struct as a reference to a service, if it is a reference.
+func referenceOf(v reflect.Value) (*remote.Reference, bool) {
 	if !v.CanAddr() {
 		return nil, false
 	}
 	return reflect.TypeAssert[*remote.Reference](v.Addr())
 }
 
-// serviceKeys are the keys of a service that a section which calls one had before there were sections of services.
+// serviceKeys are the keys of a service that a calling section had before there were sections of services.
 var serviceKeys = []string{"attempt_timeout", "retries", "backoff", "max_bytes", "concurrency", "token_file", "token_env"}
 
-// serviceKey is where a key of a section that calls a service has gone, "" for any other key.
-func (c *Config) serviceKey(key string) string {
+// movedServiceKey returns the new key of a key that sections which call a service had before, "" for any other key.
+func (c *Config) movedServiceKey(key string) string {
 	at := strings.LastIndexByte(key, '.')
 	if at < 0 || !slices.Contains(serviceKeys, key[at+1:]) {
 		return ""
 	}
 	found := false
-	c.references(func(section string, _ *remote.Reference) { found = found || section == key[:at] })
+	c.walkServices(func(section string, _ *remote.Reference) { found = found || section == key[:at] })
 	if !found {
 		return ""
 	}

@@ -11,9 +11,8 @@ import (
 	"github.com/weir-rl/weir/producers/tools"
 )
 
-// Unread are the keys that somebody set, as origins has it, and that nothing in the run depends on: what the chosen
-// algorithm, task or model does not read. A file's value that is the default is not counted: whole configurations are
-// files too.
+// Unread returns the keys in origins on which nothing in the run depends, because the chosen algorithm, task or model does not read them. A
+// file's value that is the default is not counted: whole configurations are files too.
 func (c *Config) Unread(origins map[string]string) []*ValueError {
 	changed := Changed(c)
 	var out []*ValueError
@@ -23,15 +22,15 @@ func (c *Config) Unread(origins map[string]string) []*ValueError {
 		if from == "" || !typed && !changed[key] {
 			continue
 		}
-		if why := c.unread(key); why != "" {
+		if why := c.unreadReason(key); why != "" {
 			out = append(out, &ValueError{Key: key, Origin: from, Problem: why})
 		}
 	}
 	return out
 }
 
-// unread says why nothing depends on a key, "" if something does.
-func (c *Config) unread(key string) string {
+// unreadReason returns the reason why nothing depends on a key, "" if something does.
+func (c *Config) unreadReason(key string) string {
 	section, name, _ := strings.Cut(key, ".")
 	switch {
 	case section == "trainer":
@@ -54,7 +53,7 @@ func (c *Config) unread(key string) string {
 		if !slices.ContainsFunc(c.Active(), func(task string) bool { return c.Tasks[task].Agent == agent }) {
 			return "no task names the agent " + agent
 		}
-		return check.Prefixed("agents."+agent, unreadOf(c.Agents[agent].Own, rest))
+		return check.Prefixed("agents."+agent, askUnread(c.Agents[agent].Own, rest))
 	case section == "tools":
 		tool, rest, _ := strings.Cut(name, ".")
 		if !slices.ContainsFunc(c.Active(), func(task string) bool { return slices.Contains(c.Tasks[task].Tools, tool) }) {
@@ -67,11 +66,11 @@ func (c *Config) unread(key string) string {
 	return ""
 }
 
-// unreadOfProcess is unread for a key of the sections that say how the run's processes work.
+// unreadOfProcess is unreadReason for a key of the sections of the run's processes.
 func (c *Config) unreadOfProcess(section, name string) string {
 	switch {
 	case section == "model":
-		return c.Model.unread(name)
+		return c.Model.unreadReason(name)
 	case section == "native" && c.Model.Engine != EngineNative && (name != "dot" || c.Inference.Engine != consumers.EngineNative):
 		return "model.engine is " + c.Model.Engine
 	case section == "torch" && c.Model.Engine == EngineNative && c.Inference.Engine != consumers.EngineTorch:
@@ -96,8 +95,8 @@ func (c *Config) unreadOfProcess(section, name string) string {
 	return ""
 }
 
-// unread says why nothing depends on a key of the section.
-func (m Model) unread(name string) string {
+// unreadReason returns the reason why nothing depends on a key of the section.
+func (m Model) unreadReason(name string) string {
 	if key, of := strings.CutPrefix(name, "lora."); of {
 		return check.Prefixed("model.lora", m.LoRA.Unread(key))
 	}
@@ -107,7 +106,7 @@ func (m Model) unread(name string) string {
 	return ""
 }
 
-// Unread says why nothing depends on a key of the section, beginning with the other key that says so; "" if something does.
+// Unread returns the reason why nothing depends on a key of the section, beginning with the other key that causes it; "" if something does.
 func (e Eval) Unread(key string) string {
 	if e.Every == 0 && (key == "questions" || key == "at" || key == "show") {
 		return "every is 0: no version is scored"
@@ -115,7 +114,7 @@ func (e Eval) Unread(key string) string {
 	return ""
 }
 
-// Unread says why nothing depends on a key of the section, beginning with the other key that says so; "" if something does.
+// Unread returns the reason why nothing depends on a key of the section, beginning with the other key that causes it; "" if something does.
 func (t *Tool) Unread(key string) string {
 	switch {
 	case key == "cut.keep" && t.Cut.Tokens == 0:
@@ -126,29 +125,29 @@ func (t *Tool) Unread(key string) string {
 	if why := t.Guard.Unread(key); why != "" {
 		return why
 	}
-	return unreadOf(t.Own, key)
+	return askUnread(t.Own, key)
 }
 
-// unreadOf asks the keys of a type.
-func unreadOf(own any, key string) string {
-	if r, ok := own.(unreader); ok {
+// askUnread calls Unread of the keys of a type.
+func askUnread(own any, key string) string {
+	if r, ok := own.(unreadReporter); ok {
 		return r.Unread(key)
 	}
 	return ""
 }
 
-// unreadOfService is unread for a key below services.
+// unreadOfService is unreadReason for a key below services.
 func (c *Config) unreadOfService(key string) string {
 	name, _, _ := strings.Cut(key, ".")
 	named := false
-	c.references(func(_ string, r *remote.Reference) { named = named || r.URL == name })
+	c.walkServices(func(_ string, r *remote.Reference) { named = named || r.URL == name })
 	if !named {
 		return "no url is " + name
 	}
 	return ""
 }
 
-// unreadOfTask is unread for a key below tasks.
+// unreadOfTask is unreadReason for a key below tasks.
 func (c *Config) unreadOfTask(key string) string {
 	name, rest, _ := strings.Cut(key, ".")
 	task := c.Tasks[name]
@@ -156,18 +155,18 @@ func (c *Config) unreadOfTask(key string) string {
 		return "tasks." + name + ".weight is 0"
 	}
 	if key, of := strings.CutPrefix(rest, "reward."); of {
-		return check.Prefixed("tasks."+name+".reward", unreadOf(task.Reward.Own, key))
+		return check.Prefixed("tasks."+name+".reward", askUnread(task.Reward.Own, key))
 	}
-	return check.Prefixed("tasks."+name, unreadOf(task.Own, rest))
+	return check.Prefixed("tasks."+name, askUnread(task.Own, rest))
 }
 
-// unreader are the keys of a type that knows which of them nothing depends on.
-type unreader interface {
-	// Unread says why nothing depends on a key, beginning with the other key that says so; "" if something does.
+// unreadReporter is implemented by keys of a type of which some may have no effect.
+type unreadReporter interface {
+	// Unread returns the reason why nothing depends on a key, beginning with the other key that causes it; "" if something does.
 	Unread(key string) string
 }
 
-// noProcessReward says whether every tool of the run is of a type that is known to give no process reward.
+// noProcessReward reports whether every tool of the run is of a type that is known to give no process reward.
 func (c *Config) noProcessReward() bool {
 	return !slices.ContainsFunc(c.Active(), func(task string) bool {
 		named := c.Tasks[task].Tools

@@ -41,6 +41,6 @@ func TestUnreadNamesWhatWasSetForNothing(t *testing.T) {
 func TestTheDefaultsUseWhatTheyAreSetTo(t *testing.T) {
 	t.Parallel()
 	cfg := Default(builtin.Doors())
-	changed := cfg.unread("trainer.eta") + cfg.unread("trainer.advantage.std_epsilon") + cfg.unread("tasks.library.type") + cfg.unread("model.hidden")
+	changed := cfg.unreadReason("trainer.eta") + cfg.unreadReason("trainer.advantage.std_epsilon") + cfg.unreadReason("tasks.library.type") + cfg.unreadReason("model.hidden")
 	require.Empty(t, changed)
 }

@@ -15,69 +15,69 @@ import (
 // Validate reports every fault, each with its whole key.
 func (c *Config) Validate() error {
 	var f faults
-	f.check("run.name", runName.MatchString(c.Run.Name), fmt.Sprintf("%q: want up to 64 letters, digits, - or _", c.Run.Name))
-	f.check("run.dir", c.Run.Dir != "", "must name a folder")
+	f.addUnless("run.name", runName.MatchString(c.Run.Name), fmt.Sprintf("%q: want up to 64 letters, digits, - or _", c.Run.Name))
+	f.addUnless("run.dir", c.Run.Dir != "", "must name a folder")
 	for _, key := range c.Run.AllowChange {
-		f.check("run.allow_change", c.isKey(key), fmt.Sprintf("%q: no key and no section of keys", key))
+		f.addUnless("run.allow_change", c.isKeyOrSection(key), fmt.Sprintf("%q: no key and no section of keys", key))
 	}
-	f.section("run", check.Fields(c.Run))
-	f.section("broker", c.Broker.Validate())
+	f.addSection("run", check.Fields(c.Run))
+	f.addSection("broker", c.Broker.Validate())
 	for address := range strings.SplitSeq(c.Broker.URL, ",") {
-		f.check("broker.url", brokerURL(strings.TrimSpace(address)), fmt.Sprintf("%q: want nats://host:4222, or tls://host:4222", address))
+		f.addUnless("broker.url", isBrokerURL(strings.TrimSpace(address)), fmt.Sprintf("%q: want nats://host:4222, or tls://host:4222", address))
 	}
-	f.section("streams", c.Streams.Validate())
-	f.section("weights", c.Weights.Validate())
-	f.section("model", c.Model.Validate())
-	f.section("native", c.Native.Validate())
-	f.check("model.engine", slices.Contains(c.doors.EngineNames(), c.Model.Engine), fmt.Sprintf("%q: want %s", c.Model.Engine, oneOf(c.doors.EngineNames())))
-	f.section("torch", c.Torch.Validate())
+	f.addSection("streams", c.Streams.Validate())
+	f.addSection("weights", c.Weights.Validate())
+	f.addSection("model", c.Model.Validate())
+	f.addSection("native", c.Native.Validate())
+	f.addUnless("model.engine", slices.Contains(c.registry.EngineNames(), c.Model.Engine), fmt.Sprintf("%q: want %s", c.Model.Engine, joinWithOr(c.registry.EngineNames())))
+	f.addSection("torch", c.Torch.Validate())
 	for _, name := range slices.Sorted(maps.Keys(c.Engines)) {
-		f.section("engines."+name, check.Own(c.Engines[name].Own))
+		f.addSection("engines."+name, check.Own(c.Engines[name].Own))
 	}
-	f.section("sandbox", c.Sandbox.Validate())
+	f.addSection("sandbox", c.Sandbox.Validate())
 	c.validateParts(&f)
 	producer := c.Producer
 	if producer.Name == "" {
-		producer.Name = "unnamed" // a role names itself when it starts
+		producer.Name = "unnamed" // a role sets its name when it starts
 	}
-	f.section("producer", producer.Validate())
-	f.check("producer.max_deliver", c.Producer.MaxDeliver <= c.Streams.MaxDeliver,
+	f.addSection("producer", producer.Validate())
+	f.addUnless("producer.max_deliver", c.Producer.MaxDeliver <= c.Streams.MaxDeliver,
 		fmt.Sprintf("%d: must not exceed streams.max_deliver, %d", c.Producer.MaxDeliver, c.Streams.MaxDeliver))
-	f.section("toolworker", c.Toolworker.Validate())
-	f.section("inference", c.Inference.Validate())
-	f.section("trainer", c.Trainer.Validate())
+	f.addSection("toolworker", c.Toolworker.Validate())
+	f.addSection("inference", c.Inference.Validate())
+	f.addSection("trainer", c.Trainer.Validate())
 	c.validateRoles(&f)
-	f.check("streams.max_trajectories", c.Streams.MaxTrajectories >= c.Trainer.StreamMessages(),
+	f.addUnless("streams.max_trajectories", c.Streams.MaxTrajectories >= c.Trainer.StreamMessages(),
 		fmt.Sprintf("%d: batches of this size, kept and underway, need %d", c.Streams.MaxTrajectories, c.Trainer.StreamMessages()))
-	f.check("streams.max_tickets", c.Streams.MaxTickets >= c.Trainer.Tickets(),
+	f.addUnless("streams.max_tickets", c.Streams.MaxTickets >= c.Trainer.Tickets(),
 		fmt.Sprintf("%d: the groups that may be underway (trainer.batch_groups, group_size, eta, depth, max_concurrent_groups) have %d tickets: raise it to that, or lower those",
 			c.Streams.MaxTickets, c.Trainer.Tickets()))
-	c.short(&f, "trainer.limits.max_tokens", c.Trainer.Limits.MaxTokens)
-	f.section("eval", c.Eval.Validate())
+	c.checkLength(&f, "trainer.limits.max_tokens", c.Trainer.Limits.MaxTokens)
+	f.addSection("eval", c.Eval.Validate())
 	servers := c.Inference.Engine == consumers.EngineVLLM || c.Inference.Engine == consumers.EngineSGLang
-	f.check("eval.at", c.Eval.At != EvalAtProducers || !servers,
+	f.addUnless("eval.at", c.Eval.At != EvalAtProducers || !servers,
 		fmt.Sprintf("%s: inference.engine is %s, whose servers hold one version and cannot keep another for evaluation tickets: set eval.at to trainer",
 			c.Eval.At, c.Inference.Engine))
-	f.section("log", c.Log.Validate())
-	f.section("telemetry", c.Telemetry.Validate())
-	f.section("tracing", c.Tracing.Validate())
-	f.section("view", c.View.Validate())
+	f.addSection("log", c.Log.Validate())
+	f.addSection("telemetry", c.Telemetry.Validate())
+	f.addSection("tracing", c.Tracing.Validate())
+	f.addSection("view", c.View.Validate())
 	for i := range f {
 		f[i] = c.nameOfAnother(f[i])
 	}
 	return errors.Join(f...)
 }
 
-// isKey says whether a name is a key's, or a section's of keys, in this configuration.
-func (c *Config) isKey(name string) bool {
+// isKeyOrSection reports whether a name is a key, or a section of keys, in this configuration.
+func (c *Config) isKeyOrSection(name string) bool {
 	return slices.ContainsFunc(Keys(c), func(key string) bool {
 		key = strings.TrimSuffix(key, ".*")
 		return key == name || strings.HasPrefix(key, name+".")
 	})
 }
 
-// brokerURL says whether a URL, or an address alone, can be a broker's; "" is none.
-func brokerURL(text string) bool {
+// isBrokerURL reports whether a URL, or an address alone, can be a broker's; "" is valid.
+func isBrokerURL(text string) bool {
 	if !strings.Contains(text, "://") {
 		return !strings.ContainsAny(text, "/ ")
 	}
@@ -88,11 +88,11 @@ func brokerURL(text string) bool {
 // Validate reports every fault, under the keys' own names.
 func (m Model) Validate() error {
 	var f faults
-	f.section("", check.Fields(m))
+	f.addSection("", check.Fields(m))
 	if len(f) == 0 {
 		width := m.Hidden / m.Heads
-		f.check("heads", width > 0 && width%2 == 0, fmt.Sprintf("%d: a head is hidden / heads wide, here %d: must be even", m.Heads, width))
-		f.check("kv_heads", m.Heads%m.KVHeads == 0, fmt.Sprintf("%d: must divide heads, %d", m.KVHeads, m.Heads))
+		f.addUnless("heads", width > 0 && width%2 == 0, fmt.Sprintf("%d: a head is hidden / heads wide, here %d: must be even", m.Heads, width))
+		f.addUnless("kv_heads", m.Heads%m.KVHeads == 0, fmt.Sprintf("%d: must divide heads, %d", m.KVHeads, m.Heads))
 	}
 	return errors.Join(f...)
 }
@@ -100,23 +100,23 @@ func (m Model) Validate() error {
 // Validate reports every fault.
 func (e Eval) Validate() error { return check.Fields(e) }
 
-// faults gathers what is wrong, each with its key.
+// faults gathers the faults, each with its key.
 type faults []error
 
-func (f *faults) check(key string, ok bool, problem string) {
+func (f *faults) addUnless(key string, ok bool, problem string) {
 	if !ok {
 		*f = append(*f, &ValueError{Key: key, Problem: problem})
 	}
 }
 
-// section puts a section's name before each of its faults, however they are joined; "" is no name.
-func (f *faults) section(name string, err error) {
+// addSection adds a section's faults, each with the section's name in front, however they are joined; "" is no name.
+func (f *faults) addSection(name string, err error) {
 	if err == nil {
 		return
 	}
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, e := range joined.Unwrap() {
-			f.section(name, e)
+			f.addSection(name, e)
 		}
 		return
 	}
