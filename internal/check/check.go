@@ -1,5 +1,5 @@
-// Package check has the words in which every Validate says what is wrong with a setting: one fault an error, which begins
-// with the key. It imports nothing of Weir, so that every room may use it.
+// Package check has the checks of every Validate, with the same wording of a setting's fault everywhere: an error for each fault, which
+// begins with the key. It imports nothing of Weir, so that every room may use it.
 //
 //	func (c Config) Validate() error {
 //		return check.All(
@@ -17,13 +17,13 @@ import (
 	"math"
 )
 
-// Number is what a bound can be set to.
+// Number is a type that can have bounds.
 type Number interface {
 	~int | ~int8 | ~int16 | ~int32 | ~int64 | ~uint | ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~float32 | ~float64
 }
 
-// All joins every fault in errs, in order, to one flat list: what errors.Join joined before becomes faults side by side. It
-// is nil when there is none.
+// All joins every fault in errs, in order, to a flat list: errors that errors.Join joined before become faults side by side. It is nil when
+// there is no fault.
 func All(errs ...error) error {
 	var flat []error
 	for _, err := range errs {
@@ -43,7 +43,7 @@ func Section(name string, err error) error {
 	return errors.Join(faults...)
 }
 
-// appendFaults adds what is joined in err, however deep, one by one.
+// appendFaults appends each error that is joined in err, however deep.
 func appendFaults(to []error, err error) []error {
 	if err == nil {
 		return to
@@ -58,7 +58,7 @@ func appendFaults(to []error, err error) []error {
 	return to
 }
 
-// That is a fault of the key unless ok. The format says the value first, then what it must be.
+// That returns a fault of the key unless ok. The format gives the value first, then the condition.
 func That(ok bool, key, format string, args ...any) error {
 	if ok {
 		return nil
@@ -66,50 +66,40 @@ func That(ok bool, key, format string, args ...any) error {
 	return fmt.Errorf("%s: %s", key, fmt.Sprintf(format, args...))
 }
 
-// Finite is a fault of NaN and the infinities.
+// Finite returns a fault for NaN and the infinities.
 func Finite[N Number](key string, v N) error {
-	return That(finite(v), key, "%v: must be finite", v)
+	return That(isFinite(v), key, "%v: must be finite", v)
 }
 
-// Positive is a fault of 0, of what is below, and of what is not finite.
+// Positive returns a fault unless v is finite and above 0.
 func Positive[N Number](key string, v N) error {
-	return bounded(key, v, v > 0, "positive")
+	return checkBounded(key, v, v > 0, "positive")
 }
 
-// NotNegative is a fault of what is below 0 or not finite.
+// NotNegative returns a fault unless v is finite and at least 0.
 func NotNegative[N Number](key string, v N) error {
-	if finite(v) && !(v >= 0) {
+	if isFinite(v) && !(v >= 0) {
 		return That(false, key, "%v: must not be negative", v)
 	}
 	return Finite(key, v)
 }
 
-// AtLeast is a fault of what is below least or not finite.
+// AtLeast returns a fault unless v is finite and at least least.
 func AtLeast[N Number](key string, v, least N) error {
-	return bounded(key, v, v >= least, fmt.Sprintf("at least %v", least))
+	return checkBounded(key, v, v >= least, fmt.Sprintf("at least %v", least))
 }
 
-// Between is a fault of what is below low or above high.
+// Between returns a fault unless v is between low and high, inclusive.
 func Between[N Number](key string, v, low, high N) error {
 	return That(v >= low && v <= high, key, "%v: must be between %v and %v", v, low, high)
 }
 
-// PositiveOr is Positive of a setting that one value, such as -1, turns off.
-func PositiveOr[N Number](off N, key string, v N) error {
-	return That(v == off || v > 0, key, "%v: must be positive, or %v for off", v, off)
-}
-
-// ShareOr is a fault of what is not above 0 and at most 1, where one value, such as -1, turns the setting off.
-func ShareOr[N Number](off N, key string, v N) error {
-	return That(v == off || v > 0 && v <= 1, key, "%v: must be above 0 and at most 1, or %v for off", v, off)
-}
-
-// Given is a fault of an empty text; what says what it is to be.
+// Given returns a fault for an empty text; what describes the text that is needed.
 func Given(key, v, what string) error {
 	return That(v != "", key, "empty: %s", what)
 }
 
-// Prefixed puts a section's name before what its configuration says of a key, as "eval.every is 0: ...", which begins with a key of the section; "" stays.
+// Prefixed puts a section's name before a reason that begins with a key of the section, as in "eval.every is 0: ..."; "" stays.
 func Prefixed(section, why string) string {
 	if why == "" {
 		return ""
@@ -117,14 +107,14 @@ func Prefixed(section, why string) string {
 	return section + "." + why
 }
 
-func bounded[N Number](key string, v N, ok bool, want string) error {
-	if !finite(v) {
+func checkBounded[N Number](key string, v N, ok bool, want string) error {
+	if !isFinite(v) {
 		return Finite(key, v)
 	}
 	return That(ok, key, "%v: must be %s", v, want)
 }
 
-func finite[N Number](v N) bool {
+func isFinite[N Number](v N) bool {
 	x := float64(v)
 	return !math.IsNaN(x) && !math.IsInf(x, 0)
 }

@@ -15,25 +15,23 @@ func TestFaultsSayKeyValueAndRule(t *testing.T) {
 	t.Parallel()
 	nan, inf := math.NaN(), math.Inf(1)
 	for want, err := range map[string]error{
-		"n: 0: must be positive":                             Positive("n", 0),
-		"n: -1.5: must be positive":                          Positive("n", -1.5),
-		"n: NaN: must be finite":                             Positive("n", nan),
-		"n: +Inf: must be finite":                            NotNegative("n", inf),
-		"n: -1s: must not be negative":                       NotNegative("n", -time.Second),
-		"n: 1: must be at least 2":                           AtLeast("n", 1, 2),
-		"n: NaN: must be between 0 and 1":                    Between("n", nan, 0, 1),
-		"n: 1.1: must be between 0 and 1":                    Between("n", 1.1, 0, 1),
-		"n: 0: must be positive, or -1 for off":              PositiveOr(-1, "n", 0.0),
-		"n: 2: must be above 0 and at most 1, or -1 for off": ShareOr(-1, "n", 2.0),
-		"n: empty: name a task":                              Given("n", "", "name a task"),
-		"n: 5: must not exceed 4":                            That(false, "n", "%d: must not exceed %d", 5, 4),
-		"n: -Inf: must be finite":                            Finite("n", math.Inf(-1)),
+		"n: 0: must be positive":          Positive("n", 0),
+		"n: -1.5: must be positive":       Positive("n", -1.5),
+		"n: NaN: must be finite":          Positive("n", nan),
+		"n: +Inf: must be finite":         NotNegative("n", inf),
+		"n: -1s: must not be negative":    NotNegative("n", -time.Second),
+		"n: 1: must be at least 2":        AtLeast("n", 1, 2),
+		"n: NaN: must be between 0 and 1": Between("n", nan, 0, 1),
+		"n: 1.1: must be between 0 and 1": Between("n", 1.1, 0, 1),
+		"n: empty: name a task":           Given("n", "", "name a task"),
+		"n: 5: must not exceed 4":         That(false, "n", "%d: must not exceed %d", 5, 4),
+		"n: -Inf: must be finite":         Finite("n", math.Inf(-1)),
 	} {
 		require.EqualError(t, err, want)
 	}
 	require.NoError(t, All(
 		Positive("n", 1), Positive("n", time.Nanosecond), NotNegative("n", 0.0), AtLeast("n", uint8(2), 2), Between("n", 1.0, 0, 1),
-		PositiveOr(-1, "n", -1.0), PositiveOr(-1, "n", 7), ShareOr(-1, "n", 1.0), ShareOr(-1, "n", -1.0), Given("n", "x", ""),
+		Given("n", "x", ""),
 		Finite("n", 0.0), That(true, "n", "never"), Section("s", nil), nil,
 	))
 }

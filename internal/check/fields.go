@@ -19,8 +19,8 @@ import (
 // So a default and a bound stand once, beside the field: [Default] and [Fields] read them, and the reference of the keys shows the
 // values that Default gives.
 
-// Default is a configuration whose fields have the values of their tags, those of the structs in it too. It panics where a tag is no
-// value of its field, which a test of the struct shows.
+// Default is a configuration whose fields have the values of their tags, in nested structs too. It panics where a tag is not a value of its
+// field, which a test of the struct shows.
 func Default[T any]() T {
 	var out T
 	fillDefaults(reflect.ValueOf(&out).Elem())
@@ -40,7 +40,7 @@ func fillDefaults(v reflect.Value) {
 	}
 }
 
-// setText sets a field to the value that a tag writes.
+// setText sets a field to the value in a tag's text.
 func setText(field reflect.Value, text string) error {
 	if field.Type() == reflect.TypeFor[time.Duration]() {
 		d, err := time.ParseDuration(text)
@@ -74,9 +74,9 @@ func setText(field reflect.Value, text string) error {
 	return nil
 }
 
-// Fields reports every value of a configuration struct, or of a pointer to one, that the tags of its fields do not take, each under its
-// key. A struct within it that has a Validate is asked in the place of its tags: a struct that embeds one with a Validate has that one's, and
-// needs one of its own.
+// Fields reports every value of a configuration struct, or of a pointer to a struct, that the tags of its fields do not accept, each under
+// its key. For a struct within it that has a Validate, the method is called in the place of its tags. A struct that embeds such a struct
+// inherits its Validate, and needs its own.
 func Fields(cfg any) error {
 	v := reflect.Indirect(reflect.ValueOf(cfg))
 	if v.Kind() != reflect.Struct {
@@ -89,8 +89,8 @@ func Fields(cfg any) error {
 	return All(errs...)
 }
 
-// Own reports every fault of the keys that a part has for itself: a pointer to its struct. A method Validate is asked, else the tags. Nil
-// has no fault.
+// Own reports every fault of a part's own keys: a pointer to its struct. A method Validate is called; without it the tags count. Nil has no
+// fault.
 func Own(keys any) error {
 	if with, ok := keys.(interface{ Validate() error }); ok {
 		return with.Validate()
@@ -113,7 +113,7 @@ func checkField(field reflect.Value, about reflect.StructField) error {
 	return Section(key, Fields(field.Interface()))
 }
 
-// checkValue reports what the tags say against a value.
+// checkValue reports a value that the tags do not accept.
 func checkValue(key string, field reflect.Value, tag reflect.StructTag) error {
 	if names := tag.Get("oneof"); names != "" {
 		return OneOf(key, field.String(), strings.Fields(names)...)
@@ -133,17 +133,17 @@ func checkValue(key string, field reflect.Value, tag reflect.StructTag) error {
 	if bounds.off != nil && value == *bounds.off {
 		return nil
 	}
-	if !finite(value) {
+	if !isFinite(value) {
 		return Finite(key, value)
 	}
 	must := "must be " + bounds.String()
 	if must == "must be not negative" {
 		must = "must not be negative"
 	}
-	return That(bounds.hold(value), key, "%v: %s", field.Interface(), must)
+	return That(bounds.containsValue(value), key, "%v: %s", field.Interface(), must)
 }
 
-// bounds are those that a field's tags give; nil is none.
+// bounds are the bounds in a field's tags; nil is no bound.
 type bounds struct {
 	min, max, above, below, off *float64
 	tag                         reflect.StructTag
@@ -172,12 +172,12 @@ func readBounds(t reflect.Type, tag reflect.StructTag) bounds {
 	return bounds{read("min"), read("max"), read("above"), read("below"), read("off"), tag}
 }
 
-// hold says whether a value is within the bounds.
-func (b bounds) hold(v float64) bool {
+// containsValue reports whether a value is within the bounds.
+func (b bounds) containsValue(v float64) bool {
 	return (b.min == nil || v >= *b.min) && (b.max == nil || v <= *b.max) && (b.above == nil || v > *b.above) && (b.below == nil || v < *b.below)
 }
 
-// String says what a value must be.
+// String describes the values within the bounds.
 func (b bounds) String() string {
 	low, high := "", ""
 	switch {

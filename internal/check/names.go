@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// OneOf is a fault of a value that is none of the valid names, and names the nearest of them.
+// OneOf returns a fault, with the nearest valid name, unless the value is a valid name.
 func OneOf(key, value string, valid ...string) error {
 	best, distance := "", len(value)+1
 	for _, v := range valid {

@@ -34,31 +34,12 @@ func (e *turnwise) Estimate(b *Batch, out *Result) error {
 	if err := e.sumRewards(&final); err != nil {
 		return err
 	}
-	n := e.layout.trajectoryCount()
-	e.turns, e.turnAdvantages = stats.Resize(e.turns, n), stats.Resize(e.turnAdvantages, n)
-	for k, trajectory := range e.layout.trajectories {
-		e.turns[k] = 0
-		for _, i := range e.layout.rowsOf(trajectory) {
-			r, _, err := scoreSingleRow(b, rewards, i, e.MaskRewards)
-			if err != nil {
-				return tokenFault(b, i, e.MaskRewards, field{"ProcessRewards", rewards})
-			}
-			e.turns[k] += r
-		}
+	if err := e.sumProcessRewards(b, rewards); err != nil {
+		return err
 	}
 	out.resizeShared(len(b.Mask))
-	clear(e.turnAdvantages)
-	for g := range e.layout.groupCount() {
-		lo := e.layout.groupStart[g]
-		members := e.countedMembers(g)
-		if err := e.formula(&e.outcome, members); err != nil {
-			return err
-		}
-		kept := lo + e.kept[g]
-		members.rewards, members.advantages = e.turns[lo:kept], e.turnAdvantages[lo:kept]
-		if err := e.formula(&e.outcome, members); err != nil {
-			return err
-		}
+	if err := e.compareOutcomesAndTurns(); err != nil {
+		return err
 	}
 	e.spans = stats.Resize(e.spans, e.layout.trajectoryCount())
 	var m stats.Moments
@@ -85,6 +66,41 @@ func (e *turnwise) Estimate(b *Batch, out *Result) error {
 		}
 		return nil
 	})
+}
+
+// sumProcessRewards adds up each trajectory's process rewards.
+func (e *turnwise) sumProcessRewards(b *Batch, rewards []float64) error {
+	n := e.layout.trajectoryCount()
+	e.turns, e.turnAdvantages = stats.Resize(e.turns, n), stats.Resize(e.turnAdvantages, n)
+	for k, trajectory := range e.layout.trajectories {
+		e.turns[k] = 0
+		for _, i := range e.layout.rowsOf(trajectory) {
+			r, _, err := scoreSingleRow(b, rewards, i, e.MaskRewards)
+			if err != nil {
+				return tokenFault(b, i, e.MaskRewards, field{"ProcessRewards", rewards})
+			}
+			e.turns[k] += r
+		}
+	}
+	return nil
+}
+
+// compareOutcomesAndTurns fills the outcome's and the turns' advantages, each compared within the group.
+func (e *turnwise) compareOutcomesAndTurns() error {
+	clear(e.turnAdvantages)
+	for g := range e.layout.groupCount() {
+		lo := e.layout.groupStart[g]
+		members := e.countedMembers(g)
+		if err := e.formula(&e.outcome, members); err != nil {
+			return err
+		}
+		kept := lo + e.kept[g]
+		members.rewards, members.advantages = e.turns[lo:kept], e.turnAdvantages[lo:kept]
+		if err := e.formula(&e.outcome, members); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // turnCredits returns the advantages of trajectory k's earlier turns, and of its last turn.
