@@ -182,7 +182,7 @@ func (a appending) readShard(ctx context.Context, s schemas.Shard, to sink) erro
 
 type noRestart struct{ sink }
 
-func (noRestart) restart() error { return nil }
+func (noRestart) restartShard() error { return nil }
 
 // A delta whose base is not kept any more is still put on the base's files where they are there.
 func TestADeltaOnAFileNeedsNoKeptBase(t *testing.T) {
