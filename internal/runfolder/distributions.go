@@ -36,7 +36,7 @@ type stepSamples struct {
 
 // Distributions returns the distributions of at most so many steps.
 func (f *Folder) Distributions(points int) Distributions {
-	top := f.Archive.topReward()
+	top := f.topReward()
 	steps := f.Archive.samplesByStep()
 	f.Steps.addStaleness(steps)
 	began := f.Metrics.firstRecordTime()

@@ -2,6 +2,7 @@ package runfolder
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"strings"
 )
@@ -52,7 +53,7 @@ type GroupPage struct {
 // chooses one of its rows.
 func (f *Folder) Groups(q Query) GroupPage {
 	groups, generation := f.Steps.groupRows(q)
-	top := f.Archive.topReward()
+	top := f.topReward()
 	switch q.Sort {
 	case "oldest":
 		slices.Reverse(groups)
@@ -156,14 +157,34 @@ func kindOfGroup(rewards []float64, top float64) (kind string, mean float64) {
 	return GroupUnsolved, mean
 }
 
-// topReward returns the highest reward in the archive; 0 where it is empty.
+// topReward returns the highest reward of the run, by the archive and the record; 0 where neither has any.
+func (f *Folder) topReward() float64 {
+	top := max(f.Archive.topReward(), f.Steps.topReward())
+	if math.IsInf(top, -1) {
+		return 0
+	}
+	return top
+}
+
+// topReward returns the highest reward in the archive; -Inf where it is empty.
 func (f *Archive) topReward() float64 {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	top := 0.0
+	top := math.Inf(-1)
 	for i := range f.all {
-		if r := f.all[i].Reward; i == 0 || r > top {
-			top = r
+		top = max(top, f.all[i].Reward)
+	}
+	return top
+}
+
+// topReward returns the highest reward that the record has; -Inf where it has none.
+func (x *Steps) topReward() float64 {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	top := math.Inf(-1)
+	for i := range x.rows {
+		if r := &x.rows[i]; r.fate.Used() {
+			top = max(top, float64(r.reward))
 		}
 	}
 	return top

@@ -125,13 +125,14 @@ func TestInvariantNoTextOfATrajectoryBecomesMarkup(t *testing.T) {
 	require.Zero(t, episode.Foreign)
 	for address, there := range map[string]string{
 		"trajectory/" + id + "?colour=version": `document.querySelectorAll('.tok').length > 5 && document.querySelectorAll('.side pre').length > 8`,
-		"trajectories":                         `document.querySelectorAll('.list a.row').length > 5`,
+		"trajectories":                         `document.querySelectorAll('.list a.row.group').length > 0`,
+		"trajectories?rows=samples":            `document.querySelectorAll('.list a.row.sample').length > 5`,
 		"accounting":                           `document.querySelector('#fall') !== null`,
-		"lanes":                                `document.querySelector('#lanes') !== null && document.querySelectorAll('.card').length === 4`,
+		"lanes":                                `document.querySelector('#lanes') !== null && document.querySelectorAll('.ages .stacked i').length === 4`,
 		"bias":                                 `document.querySelectorAll('td').length > 8`,
 		"overview":                             `document.querySelectorAll('td').length > 3`,
 		"compare":                              `document.querySelectorAll('td').length > 3`,
-		"trajectories?prefix=" + "%3Cscript":   `document.querySelectorAll('.list a.row').length === 1`,
+		"trajectories?rows=samples&prefix=%3Cscript": `document.querySelectorAll('.list a.row').length === 1`,
 	} {
 		b.eval(`location.hash = '#/demo/`+address+`'`, nil)
 		b.until(there)

@@ -49,10 +49,10 @@ func TestAHundredThousandTrajectoriesScroll(t *testing.T) {
 	b.open(page)
 	b.until(`location.hash === '#/demo/overview'`)
 	began := time.Now()
-	b.eval(`location.hash = '#/demo/trajectories'`, nil)
+	b.eval(`location.hash = '#/demo/trajectories?rows=samples'`, nil)
 	b.until(`document.querySelectorAll('.list a.row').length > 5`)
 	t.Logf("the first rows after %s", time.Since(began))
-	require.Contains(t, b.text("#main"), "100,000 of them")
+	require.Contains(t, b.text("#main"), "100,000 rollouts")
 	newest, oldest := batch.TicketID(cursor-1, 0, 7), batch.TicketID(0, 0, 0)
 	require.Contains(t, b.text(".list"), newest)
 	var frames []float64
