@@ -96,10 +96,19 @@ type EvalScore struct {
 	Tokens float64 `json:"tokens"`
 }
 
-// StandardError is the standard error of ExactMatch if the rollouts were independent.
+// FewQuestions is the number of rollouts below which a score is too uncertain to compare runs by.
+const FewQuestions = 30
+
+// StandardError is the standard error of ExactMatch if the rollouts were independent, 0 without rollouts. Fewer than [FewQuestions] that
+// are all right, or all wrong, do not make a score certain: then two right and two wrong rollouts are added (Agresti and Coull).
 func (s EvalScore) StandardError() float64 {
 	if s.N == 0 {
 		return 0
+	}
+	if s.N < FewQuestions && (s.ExactMatch == 0 || s.ExactMatch == 1) {
+		n := float64(s.N + 4)
+		p := (s.ExactMatch*float64(s.N) + 2) / n
+		return math.Sqrt(p * (1 - p) / n)
 	}
 	return math.Sqrt(s.ExactMatch * (1 - s.ExactMatch) / float64(s.N))
 }

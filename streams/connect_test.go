@@ -44,5 +44,8 @@ func TestOpenNeedsRoomOnTheBroker(t *testing.T) {
 	config.MaxStoreBytes = 64 << 20
 	c := streamtest.Connect(t, streams.ConnectConfig{Broker: streamtest.StartIn(t, config)})
 	_, err := c.Open(t.Context(), "test", streams.DefaultTopology())
-	require.ErrorContains(t, err, "lower max_trajectory_bytes")
+	// Newcomer's friction N15: the keys are whole, and the room that is wanted is named.
+	require.ErrorContains(t, err, "lower streams.max_trajectory_bytes, streams.rejected_max_bytes and streams.events_max_bytes")
+	require.ErrorContains(t, err, "(broker.max_store_bytes)")
+	require.ErrorContains(t, err, " MB aside: ")
 }

@@ -70,16 +70,20 @@ func (d *droppedRollouts) addRollout(t *schemas.Trajectory) {
 // certainNats is the nats a sampled token below which a policy gives the same answer each time.
 const certainNats = 0.02
 
-// diagnose returns the likely cause, read from the rewards, and its remedy.
-func (d *droppedRollouts) diagnose() string {
+// diagnose returns the likely cause, read from the rewards, and its remedy. coldStart is how many steps the cold start has: without a cold
+// start none can be shortened.
+func (d *droppedRollouts) diagnose(coldStart int64) string {
 	if d.rollouts == 0 {
 		return ""
 	}
 	nats := -d.logprob / max(1, d.sampled)
 	sure := ""
 	if nats < certainNats {
-		sure = fmt.Sprintf(" The policy is all but certain of each token (%.3f nats): lower trainer.cold_start.steps or raise "+
-			"trainer.cold_start.enough, in a new run, or raise trainer.sampling.temperature.", nats)
+		remedy := "raise trainer.sampling.temperature, or begin a new run with a policy that is less certain"
+		if coldStart > 0 {
+			remedy = "lower trainer.cold_start.steps or raise trainer.cold_start.enough, in a new run, or raise trainer.sampling.temperature"
+		}
+		sure = fmt.Sprintf(" The policy is all but certain of each token (%.3f nats): %s.", nats, remedy)
 	}
 	never := slices.DeleteFunc(slices.Sorted(maps.Keys(d.components)), func(name string) bool { return d.components[name] > 0 })
 	switch {
@@ -131,7 +135,7 @@ func (i *intake) reportDrops() error {
 	switch {
 	case kept == 0 && crossedDoubling(before, dropped, limit):
 		stuck = fmt.Errorf("%w: the samples of each of %d questions have equal rewards.%s "+
-			"(trainer.selection.drop_zero_variance=false goes on without learning from such questions.)", ErrStuck, dropped, d.diagnose())
+			"(trainer.selection.drop_zero_variance=false goes on without learning from such questions.)", ErrStuck, dropped, d.diagnose(i.cfg.ColdStart.Steps))
 		e.Message = stuck.Error()
 		i.deps.Log.Warn(e.Message, "step", version+1, "dropped", dropped, "kept", kept)
 	case kept > 0 && kept*manyDrops <= dropped:

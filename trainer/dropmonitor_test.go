@@ -84,7 +84,7 @@ func TestARunThatCanLearnNothingSaysWhyAndStopsWhenAsked(t *testing.T) {
 			}, -1e-3,
 			[]string{
 				"answers each question the same way every time: some get reward 0 in all samples, some 1",
-				"certain of each token (0.001 nats)", "lower trainer.cold_start.steps", "raise trainer.sampling.temperature",
+				"certain of each token (0.001 nats)", "raise trainer.sampling.temperature",
 			},
 			"succeeds",
 		},
@@ -124,6 +124,15 @@ func TestARunThatCanLearnNothingSaysWhyAndStopsWhenAsked(t *testing.T) {
 			require.ErrorContains(t, err, c.want[0])
 		})
 	}
+}
+
+// Newcomer's friction N10: where there is no cold start, none can be shortened.
+func TestACertainPolicyWithoutAColdStartIsNotToldToShortenIt(t *testing.T) {
+	t.Parallel()
+	d := droppedRollouts{rollouts: 4, sampled: 10, logprob: -0.01}
+	require.Contains(t, d.diagnose(20), "lower trainer.cold_start.steps")
+	require.NotContains(t, d.diagnose(0), "cold_start")
+	require.Contains(t, d.diagnose(0), "raise trainer.sampling.temperature")
 }
 
 // Newcomer's friction 2: the log repeated itself several times a second.

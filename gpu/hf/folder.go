@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -33,6 +34,9 @@ func Open(dir string) (*Folder, error) {
 }
 
 func openFolder(dir string) (_ *Folder, err error) {
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
 	b, err := os.ReadFile(filepath.Join(dir, configName))
 	if err != nil {
 		return nil, errors.Join(err, otherForm(dir))

@@ -1,6 +1,7 @@
 package assembly
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -74,6 +75,7 @@ func (r *LocalRun) Report(ctx context.Context, took time.Duration) (*FinalReport
 	if err != nil {
 		return out, err
 	}
+	out.Took = cmp.Or(reportedTime(records, out.Version), out.Took)
 	if len(out.Scores) > 0 {
 		out.LearntByHeart = learntByHeart(out.Scores[0].Report.ExactMatch, records)
 	}
@@ -93,6 +95,17 @@ func (r *LocalRun) Report(ctx context.Context, took time.Duration) (*FinalReport
 	}
 	out.Picture = picture
 	return out, nil
+}
+
+// reportedTime is how long a run took whose last version was reported before: to report it again takes seconds, and no training. 0 is no
+// earlier report.
+func reportedTime(records []report.Record, version int64) time.Duration {
+	for _, r := range records {
+		if r.Type == report.Tested && r.PolicyVersion == version {
+			return time.Duration(metrics.TimeTotal.In(r.Metrics) * float64(time.Second))
+		}
+	}
+	return 0
 }
 
 // appendRecord writes a record at the end of a file.

@@ -101,6 +101,11 @@ func newCheckCommand(a *app) *cobra.Command {
 					return err
 				}
 			}
+			for _, line := range c.FewQuestions() {
+				if _, err := fmt.Fprintln(a.out, "warning:", line); err != nil {
+					return err
+				}
+			}
 			_, err = fmt.Fprintf(a.out, "valid: task %s with %d words, advantage %s, loss %s\n",
 				c.Names(), c.Tokenizer.Size(), cfg.Trainer.Advantage.Name, cfg.Trainer.Loss.Name)
 			return err

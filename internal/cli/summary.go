@@ -78,6 +78,9 @@ func scoreTable(scores []assembly.TitledScore, kind func(source string) string) 
 			widest = max(widest, n)
 		}
 	}
+	if len(sources) == 1 && sources[0] == "all" {
+		return b.String() // a task without kinds of questions: the row stands above
+	}
 	for _, source := range sources {
 		title := fmt.Sprintf("%-*s %s", widest, report.Plain(source), kind(source))
 		row(title, func(r *assembly.Score) string { return fmt.Sprintf("%.2f", r.BySource[source].ExactMatch) })

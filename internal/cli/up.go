@@ -66,6 +66,9 @@ func (a *app) trainUp(ctx context.Context, s *assembly.Run, fixedPort bool) erro
 	if follows := s.Config.FolderDefaults(); follows != "" {
 		view.Title(follows)
 	}
+	for _, line := range r.Course.FewQuestions() {
+		view.Title("warning: " + line)
+	}
 	failed := r.Train(ctx, view)
 	view.Close()
 	if failed == nil && ctx.Err() == nil {

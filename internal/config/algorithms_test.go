@@ -121,3 +121,11 @@ func TestNaturalTyposGetTheKeyThatWasMeant(t *testing.T) {
 		require.ErrorContains(t, err, key+": "+want)
 	}
 }
+
+// Newcomer's friction N16: a file that is a list is refused without names of Go types.
+func TestAFileWithoutKeysIsRefusedInWords(t *testing.T) {
+	t.Parallel()
+	_, _, err := Resolve(builtin.Doors(), Sources{Files: []string{writeFile(t, "- a\n- b\n")}})
+	require.ErrorContains(t, err, "want keys with values")
+	require.NotContains(t, err.Error(), "interface {}")
+}

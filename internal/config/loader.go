@@ -156,6 +156,8 @@ func gatherSources(src Sources) *loader {
 	return l
 }
 
+var errNoKeys = errors.New("want keys with values, such as tasks: {mine: {}}; the file has a list or a single value")
+
 func (l *loader) readFile(path string, written bool) {
 	if _, err := os.Stat(path); err != nil {
 		l.errs = append(l.errs, fmt.Errorf("read configuration file: %w", err))
@@ -163,6 +165,9 @@ func (l *loader) readFile(path string, written bool) {
 	}
 	k := koanf.New(".")
 	if err := k.Load(file.Provider(path), yaml.Parser()); err != nil {
+		if strings.HasSuffix(err.Error(), "into map[string]interface {}") {
+			err = errNoKeys
+		}
 		l.errs = append(l.errs, fmt.Errorf("read configuration file %s: %w", path, err))
 		return
 	}

@@ -2,12 +2,14 @@ package openai
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"reflect"
 	"strings"
 	"time"
 )
@@ -117,6 +119,24 @@ func PlainJSON(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
+// jsonKind is the JSON value that a Go type is read from.
+func jsonKind(t reflect.Type) string {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch t.Kind() {
+	case reflect.Slice, reflect.Array:
+		return "an array"
+	case reflect.Struct, reflect.Map:
+		return "an object"
+	case reflect.String:
+		return "a string"
+	case reflect.Bool:
+		return "true or false"
+	}
+	return "a number"
+}
+
 // ReadJSON reads an object and nothing after it.
 func ReadJSON(r *http.Request, v any) error {
 	dec := json.NewDecoder(r.Body)
@@ -139,6 +159,9 @@ func ReadJSON(r *http.Request, v any) error {
 	}
 	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
 		return BadRequest("unknown_parameter", "unrecognized request argument supplied: %s", strings.Trim(name, `"`))
+	}
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return BadRequest("invalid_type", "%s: got %s, want %s", cmp.Or(wrong.Field, "the body"), wrong.Value, jsonKind(wrong.Type))
 	}
 	return BadRequest("invalid_json", "read the body as JSON: %v", err)
 }

@@ -92,6 +92,8 @@ func (p *Progress) Add(r Record) {
 		}
 		if !p.live {
 			fmt.Fprintln(p.out, p.stepText())
+		} else if strings.HasPrefix(p.phase, coldStartPhase) {
+			p.phase = "" // it is over
 		}
 	default:
 		return
@@ -161,6 +163,9 @@ func (p *Progress) printAbove(text string) {
 	}
 }
 
+// coldStartPhase names the phase before the first step.
+const coldStartPhase = "cold start"
+
 // ColdStart shows the supervised start by its metrics. Where there is no terminal it prints a line each tenth of the way.
 func (p *Progress) ColdStart(m map[string]float64) {
 	tenth := 1 + int64(10*m[metrics.ColdStartStep.Name]/max(1, m[metrics.ColdStartSteps.Name]))
@@ -171,7 +176,7 @@ func (p *Progress) ColdStart(m map[string]float64) {
 	if !passed && !p.live {
 		return
 	}
-	p.Phase("cold start", fmt.Sprintf("step %.0f of %.0f, loss %.3f", m[metrics.ColdStartStep.Name], m[metrics.ColdStartSteps.Name], m[metrics.ColdStartLoss.Name]))
+	p.Phase(coldStartPhase, fmt.Sprintf("step %.0f of %.0f, loss %.3f", m[metrics.ColdStartStep.Name], m[metrics.ColdStartSteps.Name], m[metrics.ColdStartLoss.Name]))
 }
 
 // Dropped shows that groups are dropped while a step gathers its batch, as their samples have equal rewards, and how many
@@ -216,6 +221,24 @@ func (p *Progress) stepText() string {
 	return fmt.Sprintf("step %d/%d v=%d reward %.3f exact match %s stale %.2f/%.0f traj/s %.0f tok/s %.0f idle %.2f dropped %.0f refused %.0f mismatch %s left %s",
 		p.last.Step, p.Steps, p.last.PolicyVersion, m[metrics.RewardMean.Name], p.scoreText(), m[metrics.StalenessMean.Name], m[metrics.StalenessMax.Name],
 		m[metrics.RateTrajectories.Name], m[metrics.RateTokens.Name], m[metrics.TimeIdleRatio.Name], dropped, refused, mismatchText(m), p.timeLeft())
+}
+
+// rateMade is how many trajectories a second ended during a step, trained on or not.
+func rateMade(m map[string]float64) float64 {
+	trained, step := metrics.RateTrajectories.In(m), metrics.TimeStep.In(m)
+	if step <= 0 {
+		return trained
+	}
+	dropped, refused := Untrained(m)
+	return trained + (dropped+refused)/step
+}
+
+// mismatchLine is the line of the live view about sampler and trainer. Nothing is measured where no token is of the trainer's version.
+func mismatchLine(m map[string]float64) string {
+	if metrics.MismatchTokens.In(m) == 0 {
+		return "  mismatch     not measured: no token of the step was sampled by the trainer's own version"
+	}
+	return fmt.Sprintf("  mismatch     %s nats between sampler and trainer, effective sample size %.2f", mismatchText(m), metrics.MismatchESS.In(m))
 }
 
 // mismatchText is how far sampler and trainer were apart in a step; "-" where no token of the trainer's own version was in it.
@@ -263,16 +286,19 @@ func (p *Progress) drawLive() {
 	b.WriteString(p.cursorUp())
 	m, width := p.last.Metrics, p.lineWidth()
 	dropped, refused := Untrained(m)
-	lines := []string{p.phase}
+	var lines []string
+	if p.phase != "" {
+		lines = append(lines, p.phase)
+	}
 	if m != nil {
 		lines = append(lines,
 			fmt.Sprintf("  step         %d/%d  %s  %s left", p.last.Step, p.Steps, progressBar(p.last.Step, p.Steps, 30), p.timeLeft()),
 			fmt.Sprintf("  reward       %.3f  %s", m[metrics.RewardMean.Name], sparkline(p.rewards, max(1, min(40, width-22)))),
 			fmt.Sprintf("  exact match  %s  held out, greedy", p.scoreText()),
 			fmt.Sprintf("  staleness    %.2f mean, %.0f max, bound %d", m[metrics.StalenessMean.Name], m[metrics.StalenessMax.Name], p.Eta),
-			fmt.Sprintf("  rates        %.0f trajectories/s  %.0f tokens/s  trainer idle %.0f %%",
-				m[metrics.RateTrajectories.Name], m[metrics.RateTokens.Name], 100*m[metrics.TimeIdleRatio.Name]),
-			fmt.Sprintf("  mismatch     %s nats between sampler and trainer, effective sample size %.2f", mismatchText(m), metrics.MismatchESS.In(m)),
+			fmt.Sprintf("  rates        %.0f trajectories/s made, %.0f trained  %.0f tokens/s  trainer idle %.0f %%",
+				rateMade(m), m[metrics.RateTrajectories.Name], m[metrics.RateTokens.Name], 100*m[metrics.TimeIdleRatio.Name]),
+			mismatchLine(m),
 			fmt.Sprintf("  not trained  %.0f trajectories of the step dropped with their group, %.0f refused", dropped, refused))
 		if limits := Limits(p.recent); limits != "" {
 			lines = append(lines, wrapLine("  limit        "+limits, width)...)

@@ -220,7 +220,31 @@ func (p RolloutPart) writePart(b *strings.Builder, colour bool) {
 	if p.Role == RolePolicy {
 		who = cmp.Or(Plain(p.Agent), who)
 	}
+	if p.Role == RolePolicy {
+		text = countRepeats(text)
+	}
 	writeSpoken(b, who, text, colour && p.Role == RolePolicy)
+}
+
+// leastRepeats is how often a word stands in a row before its repetitions are counted and not printed.
+const leastRepeats = 8
+
+// countRepeats writes a word that stands many times in a row once, with the number of times.
+func countRepeats(text string) string {
+	var out []string
+	for words := strings.Split(text, " "); len(words) > 0; {
+		n := 1
+		for n < len(words) && words[n] == words[0] {
+			n++
+		}
+		if n >= leastRepeats && words[0] != "" {
+			out = append(out, fmt.Sprintf("%s × %d", words[0], n))
+		} else {
+			out = append(out, words[:n]...)
+		}
+		words = words[n:]
+	}
+	return strings.Join(out, " ")
 }
 
 func (r *Rollout) writeHead(b *strings.Builder) {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 )
 
 // lockName is the file in the store directory that a broker locks while it uses the store.
@@ -27,8 +28,10 @@ func lockStore(dir string) (*storeLock, error) {
 		return nil, fmt.Errorf("%w: store_dir %q cannot be written to: %w: choose a directory that this user may write to", ErrFailed, dir, err)
 	}
 	if err := lockFile(f); err != nil {
-		return nil, errors.Join(fmt.Errorf("%w: store_dir %q is in use by another broker (%w): stop it, or choose another directory",
-			ErrFailed, dir, err), f.Close())
+		if !errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, errors.Join(fmt.Errorf("%w: lock store_dir %q: %w", ErrFailed, dir, err), f.Close())
+		}
+		return nil, errors.Join(fmt.Errorf("%w: store_dir %q is in use by another broker: stop it, or choose another directory", ErrFailed, dir), f.Close())
 	}
 	return &storeLock{file: f}, nil
 }

@@ -178,7 +178,8 @@ func Names(foreign ...Foreign) []string {
 	for _, f := range foreign {
 		names = append(names, f.Name)
 	}
-	return slices.Sorted(slices.Values(names))
+	slices.Sort(names)
+	return slices.Compact(names) // of two of a name, which Validate refuses
 }
 
 // Keys are the keys of the named estimator with their defaults: a pointer to a struct such as [GRPO], or to the foreign estimator's. They

@@ -80,6 +80,12 @@ func TestAForeignEstimatorAndLossTrain(t *testing.T) {
 	require.NotEqual(t, enginetest.NewBigram(vocab).Table, got)
 	require.InDeltaSlice(t, want, got, 1e-6)
 
+	// Newcomer's friction N18: a name that two estimators have is refused before the run, and listed once.
+	twice := cfg
+	twice.Advantage.Foreign, twice.Advantage.Name = []advantage.Foreign{advantage.PerGroup("grpo", centred)}, "grpo"
+	require.ErrorContains(t, twice.Validate(), "advantage grpo: there are two of this name")
+	require.Len(t, advantage.Names(twice.Advantage.Foreign...), len(advantage.Names()))
+
 	cfg.Advantage.Name = "mime"
 	require.ErrorContains(t, cfg.Validate(), `advantage.name: unknown "mime": did you mean "mine"?`)
 }

@@ -100,7 +100,8 @@ func Names(foreign ...Foreign) []string {
 	for _, f := range foreign {
 		names = append(names, f.Name)
 	}
-	return slices.Sorted(slices.Values(names))
+	slices.Sort(names)
+	return slices.Compact(names) // of two of a name, which Validate refuses
 }
 
 // Keys are the keys of the named loss with their defaults: a pointer to a struct such as [PPO], or to the foreign loss's. They are nil for

@@ -82,7 +82,7 @@ func newSetup(o tasks.Opening, data *tasks.Dataset, file string) (*tasks.Setup, 
 		s.Tokenizer, err = tokenizer.Open(file)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("task %s: tokenizer: %w", o.Name, err)
+		return nil, fmt.Errorf("open the tokenizer: %w", err)
 	}
 	if tasks.OfWords(s.Tokenizer) {
 		s.Phrase = tasks.AsQuestion

@@ -1,0 +1,27 @@
+package openai
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Newcomer's friction N16: a client reads which of its parameters has the wrong type, and no names of Go types.
+func TestAWrongTypeIsNamedAsJSONHasIt(t *testing.T) {
+	t.Parallel()
+	var body struct {
+		Messages []Message `json:"messages"`
+		Seed     *int      `json:"seed"`
+	}
+	for text, want := range map[string]string{
+		`{"messages": "hi"}`: "messages: got string, want an array",
+		`{"seed": "1"}`:      "seed: got string, want a number",
+		`[]`:                 "the body: got array, want an object",
+	} {
+		err := ReadJSON(httptest.NewRequest(http.MethodPost, "/", strings.NewReader(text)), &body)
+		require.ErrorContains(t, err, want)
+	}
+}
