@@ -276,7 +276,7 @@ func (c *call) acceptAnswer(l *lease, a *Answer, limit int) (*schemas.GenerateCh
 }
 
 // vouchVersions is the version of each token of an answer. Without spans all are of the lease's epoch, which the server must still have
-// had when the answer was whole.
+// had when the answer was whole. Invariant: an answer without spans that ended in a later epoch, to which calls went on, is tried again.
 func (c *call) vouchVersions(l *lease, a *Answer, high int64) ([]int32, error) {
 	if len(a.Tokens) == 0 {
 		return nil, nil
@@ -320,6 +320,9 @@ func (l *lease) awaitAdmission(version int64) error {
 	return nil
 }
 
+// errUnnamed is an answer that other weights may have sampled a part of, and that does not name them, though the server's answers did.
+var errUnnamed = errors.New("the answer does not name the weights of its tokens, and the server was given others meanwhile")
+
 // checkStillHas is nil when the server had the weights of a lease's epoch to the end of the call.
 func (s *server) checkStillHas(l *lease) error {
 	err := errors.New("the epoch is over")
@@ -338,7 +341,10 @@ func (s *server) checkStillHas(l *lease) error {
 	case <-l.epoch.sealed:
 		s.pool.mu.Lock()
 		defer s.pool.mu.Unlock()
-		if l.epoch.held {
+		switch {
+		case l.epoch.held && l.epoch.crossed:
+			return errUnnamed
+		case l.epoch.held:
 			return nil
 		}
 	default:

@@ -91,9 +91,10 @@ type epoch struct {
 	version int64
 	dir     string // of its weights
 	label   string
-	// sealed is closed when the epoch is over; held then is whether the server had its weights to the end.
-	sealed chan struct{}
-	held   bool
+	// sealed is closed when the epoch is over; held then is whether the server had its weights to the end. crossed is whether calls went on
+	// with the next weights: an answer that ended after the seal may have tokens of both.
+	sealed        chan struct{}
+	held, crossed bool
 }
 
 // sealEpoch ends an epoch. The caller holds Pool.mu.

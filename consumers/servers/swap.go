@@ -97,7 +97,7 @@ func (s *server) exchangeWeights(ctx context.Context, want *consumers.Snapshot, 
 			return nil, err
 		}
 	}
-	s.sealCurrent()
+	s.sealCurrent(mode != Abort)
 	err = s.loadVersion(ctx, want, mode)
 	if err == nil {
 		return want, nil
@@ -114,11 +114,12 @@ func (s *server) exchangeWeights(ctx context.Context, want *consumers.Snapshot, 
 // errCut ends a call that a server did not abort with the others.
 var errCut = errors.New("the call was not aborted with the others")
 
-// sealCurrent seals the epoch: its tokens are vouched for, and later tokens are not of it.
-func (s *server) sealCurrent() {
+// sealCurrent seals the epoch: its tokens are vouched for, and later tokens are not of it. crossed is whether calls go on after it.
+func (s *server) sealCurrent(crossed bool) {
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()
 	if s.state.epoch != nil {
+		s.state.epoch.crossed = crossed
 		s.state.epoch.sealEpoch(true)
 	}
 }

@@ -15,9 +15,8 @@ type speaker struct {
 	remote *servers.Remote
 
 	mu sync.Mutex
-	// model is the name that calls must give; completions is whether they go to the route of text.
-	model       string
-	completions bool
+	// model is the name that calls must give. route is where calls go: "" until the first call after Model has found it out.
+	model, route string
 }
 
 // Health is nil when the server's engine lives.
@@ -49,7 +48,7 @@ func (s *speaker) Model(ctx context.Context) (servers.Model, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.model, s.completions = list.Data[0].ID, false
+	s.model, s.route = list.Data[0].ID, ""
 	return servers.Model{Path: list.Data[0].Root, MaxTokens: list.Data[0].Length}, nil
 }
 

@@ -1,6 +1,7 @@
 package vllm
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -101,24 +102,42 @@ type choice struct {
 	} `json:"weight_versions"`
 }
 
-// Generate makes a call at the route of tokens, or where the server has none at the route of text.
+// The routes of calls: of tokens, and of text.
+const (
+	tokenRoute = "/inference/v1/generate"
+	textRoute  = "/v1/completions"
+)
+
+// Generate makes a call at the route of tokens, or where the server has none at the route of text. The first call after Model decides that,
+// which is the probe's: the probe's result holds for the route that it has seen, and answers of the route of text do not name the weights.
 func (s *speaker) Generate(ctx context.Context, q *servers.Query, seen func()) (*servers.Answer, error) {
 	s.mu.Lock()
-	model, completions := s.model, s.completions
+	model, route := s.model, s.route
 	s.mu.Unlock()
-	if !completions {
-		a, err := s.streamAnswer(ctx, "/inference/v1/generate", &tokenRequest{
+	if route != textRoute {
+		a, err := s.streamAnswer(ctx, tokenRoute, &tokenRequest{
 			ID: q.ID, Model: model, Tokens: q.Tokens, Stream: true, Salt: q.Salt, Sampling: tokenSampling{sampling: newSampling(q)}, Options: streamOptions{true},
 		}, q, seen)
-		if !isRouteMissing(err) {
+		switch {
+		case !isRouteMissing(err):
+			if err == nil {
+				s.settleRoute(tokenRoute)
+			}
 			return a, err
+		case s.settleRoute(textRoute) == tokenRoute:
+			return nil, fmt.Errorf("the server had a route of tokens when it was probed: %s", err.Error()) // no refusal of the call
 		}
-		s.mu.Lock()
-		s.completions = true
-		s.mu.Unlock()
 	}
 	req := &textRequest{Model: model, Prompt: q.Tokens, Stream: true, Salt: q.Salt, IDs: true, AsIDs: true, sampling: newSampling(q), Options: streamOptions{true}}
-	return s.streamAnswer(ctx, "/v1/completions", req, q, seen)
+	return s.streamAnswer(ctx, textRoute, req, q, seen)
+}
+
+// settleRoute decides where calls go, unless that is decided, and returns what is decided. Only Model opens the question again.
+func (s *speaker) settleRoute(found string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.route = cmp.Or(s.route, found)
+	return s.route
 }
 
 // isRouteMissing reports whether a server has no route of tokens: it does not know the path, or since 0.30.0 it answers 403 and names the
