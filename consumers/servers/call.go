@@ -149,18 +149,24 @@ func (c *call) attemptOnce(ctx context.Context) (*schemas.GenerateChunk, error) 
 		c.pool.releasePlace(l, nil)
 		return refusalChunk(fmt.Sprintf("%v: %s: %v", consumers.ErrBadRequest, l.server.name, err), false), nil
 	}
-	c.pool.releasePlace(l, err)
-	if fault, is := errors.AsType[*emitError](err); is {
-		return nil, fault.err
+	fault := err
+	if err == nil && !chunk.Done && len(chunk.Tokens) == 0 && len(c.told) == 0 {
+		fault = fmt.Errorf("%w: it ended with %q after %d: %s", errNoToken, answer.Finish, len(answer.Tokens), answer.Message)
+	}
+	c.pool.releasePlace(l, fault)
+	if gone, is := errors.AsType[*emitError](err); is {
+		return nil, gone.err
 	}
 	if len(c.told) > 0 && (err != nil || len(chunk.Tokens) < len(c.told)) {
 		return c.goOnAfterEmitted(err), nil
 	}
-	if err != nil {
+	if fault != nil {
 		c.failures++
-		c.fault = err
+		c.fault = fmt.Errorf("%s: %w", l.server.name, fault)
+		c.pool.log.Debug("a call failed at a server", "server", l.server.name, "episode", c.req.Episode, "try", c.failures, "err", fault)
+	}
+	if err != nil {
 		c.pool.metrics.Failed.Inc()
-		c.pool.log.Debug("a call failed at a server", "server", l.server.name, "episode", c.req.Episode, "try", c.failures, "err", err)
 		return &schemas.GenerateChunk{}, nil
 	}
 	if len(chunk.Tokens) > 0 {
@@ -169,15 +175,14 @@ func (c *call) attemptOnce(ctx context.Context) (*schemas.GenerateChunk, error) 
 		told := len(c.told)
 		chunk.Tokens, chunk.Logprobs, chunk.Versions = chunk.Tokens[told:], chunk.Logprobs[told:], chunk.Versions[told:]
 	}
-	if !chunk.Done && answer.Finish != FinishStop {
+	if !chunk.Done && (answer.Finish != FinishStop || fault != nil) {
 		c.pool.metrics.Cut.Inc()
-		c.fault = fmt.Errorf("%s: the call was cut: %s", l.server.name, answer.Message)
-		if len(chunk.Tokens) == 0 && len(c.told) == 0 {
-			c.failures++
-		}
 	}
 	return chunk, nil
 }
+
+// errNoToken is an answer that the call gains nothing by: it has no token, or its first token has no log-probability.
+var errNoToken = errors.New("the answer has no token with a log-probability")
 
 // errRefused is a request that the server holds to be wrong.
 var errRefused = errors.New("the server refuses the call")

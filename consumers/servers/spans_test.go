@@ -2,6 +2,8 @@ package servers_test
 
 import (
 	"context"
+	"io"
+	"log/slog"
 	"sync"
 	"testing"
 	"time"
@@ -34,9 +36,10 @@ func (e editor) Generate(ctx context.Context, q *servers.Query, seen func()) (*s
 	return e.kind.generate(ctx, q, seen, e.Speaker)
 }
 
-// edit replaces a world's Pool by a Pool whose calls go through generate.
-func (w *world) edit(generate func(ctx context.Context, q *servers.Query, seen func(), real servers.Speaker) (*servers.Answer, error)) {
-	w.Pool = servers.New(w.cfg, edited{kinds[w.kind], generate}, servers.Options{Metrics: w.metrics})
+// edit replaces a world's Pool by a Pool whose calls go through generate. Its warnings go to warnings.
+func (w *world) edit(warnings io.Writer, generate func(ctx context.Context, q *servers.Query, seen func(), real servers.Speaker) (*servers.Answer, error)) {
+	log := slog.New(slog.NewTextHandler(warnings, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	w.Pool = servers.New(w.cfg, edited{kinds[w.kind], generate}, servers.Options{Metrics: w.metrics, Log: log})
 }
 
 // swapMidway makes a call, and swaps to version 1 when the call's first token has come.
@@ -68,7 +71,7 @@ func TestInvariantAnAnswerWithoutSpansOverASwapIsTriedAgain(t *testing.T) {
 				w := newWorld(t, kind, func(c *consumers.Config) { c.Swap = mode }, o)
 				come := make(chan struct{})
 				var once sync.Once
-				w.edit(func(ctx context.Context, q *servers.Query, seen func(), real servers.Speaker) (*servers.Answer, error) {
+				w.edit(logWriter{t}, func(ctx context.Context, q *servers.Query, seen func(), real servers.Speaker) (*servers.Answer, error) {
 					a, err := real.Generate(ctx, q, func() {
 						once.Do(func() { close(come) })
 						seen()
@@ -96,7 +99,7 @@ func TestARouteThatIsMissingOnceIsAskedAgain(t *testing.T) {
 	w := newWorld(t, fakeserver.VLLM, func(c *consumers.Config) { c.Swap = consumers.SwapRecompute }, o)
 	come := make(chan struct{})
 	var once sync.Once
-	w.edit(func(ctx context.Context, q *servers.Query, seen func(), real servers.Speaker) (*servers.Answer, error) {
+	w.edit(logWriter{t}, func(ctx context.Context, q *servers.Query, seen func(), real servers.Speaker) (*servers.Answer, error) {
 		return real.Generate(ctx, q, func() {
 			if q.Episode == "a" {
 				once.Do(func() { close(come) })
