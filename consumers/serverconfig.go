@@ -53,7 +53,7 @@ type ServerConfig struct {
 	ControlTimeout time.Duration `koanf:"control_timeout"`
 	// LoadTimeout bounds the loading of a version. Defaults to 10m.
 	LoadTimeout time.Duration `koanf:"load_timeout"`
-	// StallTimeout is how long a server may send nothing for a call, pauses left out, before the call goes on elsewhere. Defaults
+	// StallTimeout is how long a server may send no token for a call, pauses left out, before the call goes on elsewhere. Defaults
 	// to 2m.
 	StallTimeout time.Duration `koanf:"stall_timeout"`
 	// CheckEvery is how often a server is asked whether it is well and has the right weights. Defaults to 5s.

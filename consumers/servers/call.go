@@ -187,7 +187,7 @@ var errNoToken = errors.New("the answer has no token with a log-probability")
 // errRefused is a request that the server holds to be wrong.
 var errRefused = errors.New("the server refuses the call")
 
-// askServer sends the call to the server of a lease, and gives it up when the server is silent for too long.
+// askServer sends the call to the server of a lease, and gives it up when the server sends no token for too long.
 func (c *call) askServer(l *lease, most int) (*Answer, error) {
 	p := c.pool
 	ctx, cancel := context.WithCancelCause(l.ctx)
@@ -205,12 +205,19 @@ func (c *call) askServer(l *lease, most int) (*Answer, error) {
 			timer.Reset(stall) // it stands still with all others
 			return
 		}
-		cancel(fmt.Errorf("nothing came for inference.server.stall_timeout, %s", stall))
+		cancel(fmt.Errorf("no token came for inference.server.stall_timeout, %s", stall))
 	}
 	once.Lock()
 	timer = time.AfterFunc(stall, watch)
 	once.Unlock()
 	defer timer.Stop()
+	emit := c.emitArrived(l)
+	took := func(a *Answer) error {
+		if l.arrived.Load() < int64(len(a.Tokens)) { // an event without a token is no life
+			timer.Reset(stall)
+		}
+		return emit(a)
+	}
 	top := 0
 	if c.watchesEnds(l.server) {
 		top = Alternatives
@@ -218,11 +225,8 @@ func (c *call) askServer(l *lease, most int) (*Answer, error) {
 	a, err := l.server.speaker.Generate(ctx, &Query{
 		ID: p.nextRequestID(), Top: top, Episode: c.req.Episode, Salt: l.epoch.label,
 		Tokens: c.tokens, MaxTokens: most, Temperature: c.req.Temperature, Stop: c.req.StopTokens,
-		Each: c.emitArrived(l),
-	}, func() {
-		l.began.Store(true)
-		timer.Reset(stall)
-	})
+		Each: took,
+	}, func() { l.began.Store(true) })
 	if n := Status(err); n == 400 || n == 413 || n == 422 {
 		return nil, fmt.Errorf("%w: %w", errRefused, err)
 	}

@@ -3,6 +3,7 @@ package servers
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"math"
 	"slices"
 
@@ -66,7 +67,8 @@ type Speaker interface {
 	Health(ctx context.Context) error
 	// Model is the server's model. It also finds out which routes the server has.
 	Model(ctx context.Context) (Model, error)
-	// Generate makes a call, and calls seen whenever something arrives. The answer is whole: it has a Finish.
+	// Generate makes a call, calls seen whenever something arrives, and [Query.TakePiece] whenever something of the answer does. The answer
+	// is whole: it has a Finish.
 	Generate(ctx context.Context, q *Query, seen func()) (*Answer, error)
 	// Pause returns when nothing is sampled any more.
 	Pause(ctx context.Context, m Mode) error
@@ -106,6 +108,18 @@ type Query struct {
 	Each func(*Answer) error
 	// Bare leaves the sampling fields out, so that the server's defaults are in force. With Temperature above 0, that is sent.
 	Bare bool
+}
+
+// TakePiece gives Each the answer so far. It fails where the answer is longer than was asked for, so that a stream without an end is not
+// read on.
+func (q *Query) TakePiece(a *Answer) error {
+	if len(a.Tokens) > q.MaxTokens {
+		return fmt.Errorf("%w: %d tokens where %d were asked for", ErrMalformed, len(a.Tokens), q.MaxTokens)
+	}
+	if q.Each == nil {
+		return nil
+	}
+	return q.Each(a)
 }
 
 // Answer has the tokens that a server sampled for a call.

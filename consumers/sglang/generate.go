@@ -122,10 +122,10 @@ func (s *speaker) Generate(ctx context.Context, q *servers.Query, seen func()) (
 		if e.Meta == nil {
 			return fmt.Errorf("%w: /generate: no meta_info", servers.ErrMalformed)
 		}
-		if err := readEvent(a, &e, q.Top > 0); err != nil || q.Each == nil {
+		if err := readEvent(a, &e, q.Top > 0); err != nil {
 			return err
 		}
-		return q.Each(a)
+		return q.TakePiece(a)
 	})
 	if err != nil {
 		return nil, err

@@ -164,10 +164,10 @@ func (s *speaker) streamAnswer(ctx context.Context, path string, body any, q *se
 		if len(e.Choices) == 0 {
 			return nil // usage alone
 		}
-		if err := readChoice(a, &e.Choices[0], q.Top > 0); err != nil || q.Each == nil {
+		if err := readChoice(a, &e.Choices[0], q.Top > 0); err != nil {
 			return err
 		}
-		return q.Each(a)
+		return q.TakePiece(a)
 	})
 	if err != nil {
 		return nil, err
