@@ -5,13 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 
 	"github.com/weir-rl/weir/consumers"
-	"github.com/weir-rl/weir/gpu"
-	"github.com/weir-rl/weir/gpu/safetensors"
 )
 
 // Checksummer is a [Speaker] of a server that can compute a checksum of each of its tensors.
@@ -30,6 +27,9 @@ const (
 
 // errStale is a server that reported a load as done and still runs on tensors of the version before.
 var errStale = errors.New("it runs on old tensors")
+
+// errTooLittle is a load that changed too little for a verdict: a server that loaded it may have the same checksums as before.
+var errTooLittle = errors.New("too little changed to see whether it was loaded")
 
 // evidence has a server's checksums before a load, or its log-probabilities where it has no checksums. It is compared with the server's
 // checksums or log-probabilities after the load.
@@ -131,7 +131,10 @@ func (s *server) verifyWeights(ctx context.Context, e *evidence, want *consumers
 	} else {
 		s.keeper.unchecked++
 	}
-	if v.err != nil {
+	switch {
+	case errors.Is(v.err, errTooLittle): // the next load is verified
+		s.pool.log.Info("a load of an inference server cannot be judged", "server", s.name, "policy_version", want.Version, "err", v.err)
+	case v.err != nil:
 		s.pool.log.Warn("the weights of an inference server cannot be verified", "server", s.name, "policy_version", want.Version, "err", v.err)
 	}
 	return nil
@@ -148,37 +151,54 @@ func (s *server) dropEvidence() {
 // verdict is what a look after a load came to.
 type verdict struct {
 	result string
-	// settled is whether the load was verified, as far as this server can be: not where the look failed, or the load had nothing to change.
+	// settled is whether the load was verified, as far as this server can be: not where the look failed, or the load had too little to change.
 	settled bool
 	err     error
 }
 
 // compareWeights judges a load by the evidence from before and after it. An error of [checkStale] names tensors.
 func compareWeights(ctx context.Context, before, now *evidence, want *consumers.Snapshot) verdict {
-	changed, err := changedTensors(ctx, before.snapshot.Dir, want.Dir)
-	if err != nil {
-		return verdict{result: checkUnknown, err: err}
-	}
-	if len(changed) == 0 {
-		return compareSame(before, now, want)
-	}
-	if before.checksums == nil {
-		if !slices.EqualFunc(before.likely, now.likely, slices.Equal) {
-			return verdict{result: checkRight, settled: true}
-		}
-		return verdict{result: checkStale, err: fmt.Errorf("%w: version %d changed %d tensors of version %d, and its log-probabilities are the same to the last bit",
-			errStale, want.Version, len(changed), before.snapshot.Version)}
-	}
-	stale, matched := staleTensors(changed, before.checksums, now.checksums)
+	changes, compared, err := changedTensors(ctx, before.snapshot.Dir, want.Dir)
 	switch {
-	case matched == 0:
+	case err != nil:
+		return verdict{result: checkUnknown, err: err}
+	case len(changes) == 0:
+		return compareSame(before, now, want)
+	case before.checksums == nil:
+		return compareLikely(before, now, want, changes, compared)
+	}
+	found := matchTensors(changes, before.checksums, now.checksums)
+	switch {
+	case found.matched == 0:
 		return verdict{result: checkUnknown, settled: true, err: fmt.Errorf(
 			"none of its %d tensors has a name of the model folder: quantized, or of a model that is not known", len(now.checksums))}
-	case len(stale) > 0:
+	case found.isStale():
 		return verdict{result: checkStale, err: fmt.Errorf("%w: %d of the %d tensors that version %d changed are those of version %d: %s",
-			errStale, len(stale), matched, want.Version, before.snapshot.Version, strings.Join(stale[:min(len(stale), shownTensors)], ", "))}
+			errStale, len(found.unmoved), found.matched, want.Version, before.snapshot.Version, strings.Join(found.unmoved[:min(len(found.unmoved), shownTensors)], ", "))}
+	case found.evident == 0 || len(found.unmoved) > 0:
+		return verdict{result: checkUnknown, err: fmt.Errorf("%w: version %d changed %d tensors of version %d, %d of them so that their checksums must change, and %d of those are the same",
+			errTooLittle, want.Version, len(changes), before.snapshot.Version, found.evident, len(found.unmoved))}
 	}
 	return verdict{result: checkRight, settled: true}
+}
+
+// compareLikely judges a load by log-probabilities. A load that changed few tensors may leave the few compared ones as they were.
+func compareLikely(before, now *evidence, want *consumers.Snapshot, changes []change, compared int) verdict {
+	if !slices.EqualFunc(before.likely, now.likely, slices.Equal) {
+		return verdict{result: checkRight, settled: true}
+	}
+	decisive := 0
+	for _, c := range changes {
+		if c.numbers >= manyNumbers {
+			decisive++
+		}
+	}
+	if decisive*leastShare < compared {
+		return verdict{result: checkUnknown, err: fmt.Errorf("%w: version %d changed %d of %d tensors of version %d in many numbers, and its log-probabilities are the same",
+			errTooLittle, want.Version, decisive, compared, before.snapshot.Version)}
+	}
+	return verdict{result: checkStale, err: fmt.Errorf("%w: version %d changed %d tensors of version %d, and its log-probabilities are the same to the last bit",
+		errStale, want.Version, len(changes), before.snapshot.Version)}
 }
 
 // compareSame judges a load that had nothing to change. After a load that left old tensors the version before is loaded again: then each
@@ -203,27 +223,6 @@ func compareSame(before, now *evidence, want *consumers.Snapshot) verdict {
 // shownTensors is how many tensors an error names.
 const shownTensors = 3
 
-// staleTensors are the changed tensors whose checksums are the same on every rank that has them. matched counts the changed
-// tensors that the server has.
-func staleTensors(changed []string, before, now map[string]string) (stale []string, matched int) {
-	moved := map[string]bool{} // by tensor, whether a rank has another checksum than before
-	for key, sum := range now {
-		name := key[strings.LastIndex(key, ":")+1:]
-		moved[name] = moved[name] || before[key] != sum
-	}
-	for _, name := range changed {
-		fused := fusedName(name)
-		is, there := moved[fused]
-		if !there {
-			continue
-		}
-		if matched++; !is {
-			stale = append(stale, name)
-		}
-	}
-	return stale, matched
-}
-
 // fusedName is the parameter of vLLM's and SGLang's models that holds a tensor of a model folder: both keep query, key and value in one
 // parameter, and gate and up (packed_modules_mapping in models/llama.py and qwen2.py of both).
 func fusedName(name string) string {
@@ -234,59 +233,4 @@ func fusedName(name string) string {
 		name = strings.Replace(name, part, ".gate_up_proj.", 1)
 	}
 	return name
-}
-
-// comparedNumbers is how many numbers of two tensors are compared at a time.
-const comparedNumbers = 1 << 16
-
-// leastNumber is the size from which on a number that changed in bfloat16 has changed in float16 too.
-const leastNumber = 1e-4
-
-// changedTensors names the tensors that two folders have in common and that differ where a server keeps them in 16 bits: a server may
-// keep fewer bits than the folder has.
-func changedTensors(ctx context.Context, before, after string) (names []string, err error) {
-	a, err := safetensors.OpenFolder(before, gpu.WeightsFile)
-	if err != nil {
-		return nil, fmt.Errorf("open the weights of the version before: %w", err)
-	}
-	defer func() { err = errors.Join(err, a.Close()) }()
-	b, err := safetensors.OpenFolder(after, gpu.WeightsFile)
-	if err != nil {
-		return nil, fmt.Errorf("open the weights of the version: %w", err)
-	}
-	defer func() { err = errors.Join(err, b.Close()) }()
-	x, y := make([]float32, comparedNumbers), make([]float32, comparedNumbers)
-	for _, t := range b.Tensors() {
-		if !a.Has(t.Name) || t.Name == gpu.ValueHeadTensor {
-			continue
-		}
-		differ, err := differInHalf(ctx, a, b, t, x, y)
-		if err != nil {
-			return nil, err
-		}
-		if differ {
-			names = append(names, t.Name)
-		}
-	}
-	return names, nil
-}
-
-// differInHalf reports whether a tensor of two folders differs where both are rounded to bfloat16. x and y are room for numbers.
-func differInHalf(ctx context.Context, a, b *safetensors.Folder, t gpu.Tensor, x, y []float32) (bool, error) {
-	total := 1
-	for _, n := range t.Shape {
-		total *= n
-	}
-	for at := 0; at < total; at += len(x) {
-		n := min(len(x), total-at)
-		if err := errors.Join(a.ReadPart(ctx, t.Name, at, x[:n]), b.ReadPart(ctx, t.Name, at, y[:n])); err != nil {
-			return false, fmt.Errorf("compare two versions: %w", err)
-		}
-		for i := range n {
-			if x[i] != y[i] && math.Abs(float64(y[i])) > leastNumber && safetensors.RoundBF16(x[i]) != safetensors.RoundBF16(y[i]) {
-				return true, nil
-			}
-		}
-	}
-	return false, nil
 }

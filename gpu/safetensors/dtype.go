@@ -94,6 +94,9 @@ func fromF16(h uint16) float32 {
 	return math.Float32frombits(sign | (exponent+112)<<23 | fraction<<13)
 }
 
+// RoundF16 is the value that a float32 has after being stored as F16: an infinity from 65520 on.
+func RoundF16(v float32) float32 { return fromF16(toF16(v)) }
+
 // toF16 rounds to nearest, ties to even; NaN stays NaN and keeps its sign.
 func toF16(v float32) uint16 {
 	bits := math.Float32bits(v)
