@@ -39,6 +39,7 @@ func (s *server) forgetFormer() {
 // version until it ends, and the folder that the server then serves with for as long as it does: other servers may take many versions while
 // this server starts or loads.
 func (s *server) bringTo(ctx context.Context, want *consumers.Snapshot) error {
+	s.keeper.anew = s.own != nil && !s.own.isRunning()
 	release, there := want.Hold()
 	if !there {
 		return fmt.Errorf("version %d is gone: newer ones have taken its place", want.Version)
@@ -119,6 +120,9 @@ func (s *server) awaitHealth(ctx context.Context, ran bool) error {
 				_ = s.controlRequest(ctx, s.speaker.Resume) // a server that is not there yet is waited for
 			}
 			if last = s.controlRequest(ctx, s.speaker.Health); last == nil {
+				if s.own != nil && !s.own.isRunning() {
+					return s.own.exitFault() // something else answers at its address
+				}
 				return nil
 			}
 			var ended <-chan struct{}
@@ -151,6 +155,11 @@ func (s *server) examineSettings(ctx context.Context, want *consumers.Snapshot) 
 			return &SettingError{Setting: "inference.server.api_key and admin_api_key", Err: err}
 		}
 		return fmt.Errorf("ask for its model: %w", err)
+	}
+	if s.own != nil {
+		if err := s.own.checkOwn(m.Path, s.remote.URL()); err != nil {
+			return err
+		}
 	}
 	if err := checkSameModel(m.Path, want.Config); err != nil {
 		return err
@@ -186,8 +195,12 @@ func (s *server) examineSettings(ctx context.Context, want *consumers.Snapshot) 
 	return nil
 }
 
-// nameFirst names the weights that a process was started with, and admits calls.
+// nameFirst names the weights that a process was started with, and admits calls. The process must run: else the name would be given to
+// the weights of something else that answers at its address.
 func (s *server) nameFirst(ctx context.Context, want *consumers.Snapshot) error {
+	if !s.own.isRunning() {
+		return s.own.exitFault()
+	}
 	label := s.pool.labelOf(want.Version)
 	if err := s.controlRequest(ctx, func(ctx context.Context) error { return s.speaker.SetLabel(ctx, label) }); err != nil {
 		return fmt.Errorf("name the version: %w", err)

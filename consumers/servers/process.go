@@ -27,8 +27,9 @@ type process struct {
 	devices string
 	log     *slog.Logger
 
-	// known are the arguments that the program was asked for; its keeper's.
+	// known are the arguments that the program was asked for, dir is the folder that the process of now was started with; its keeper's.
 	known map[string]bool
+	dir   string
 
 	mu    sync.Mutex
 	child *child.Process // nil before the first start
@@ -49,6 +50,10 @@ func (p *process) startServer(ctx context.Context, dir string) (url string, err 
 		if port, err = freePort(ctx); err != nil {
 			return "", fmt.Errorf("find a free port: %w", err)
 		}
+	}
+	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	if err := refuseTaken(ctx, address); err != nil {
+		return "", err
 	}
 	with := Start{
 		Command: p.cfg.Server.Command, Args: p.cfg.Server.Args, Dir: dir, Port: port, APIKey: p.cfg.Server.APIKey, AdminAPIKey: p.cfg.Server.AdminAPIKey,
@@ -77,8 +82,50 @@ func (p *process) startServer(ctx context.Context, dir string) (url string, err 
 	p.mu.Lock()
 	p.child = started
 	p.mu.Unlock()
+	p.dir = dir
 	p.log.Info("started an inference server", "command", p.hideKeys(args), "pid", started.PID(), "log", p.logName())
-	return "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), nil
+	return "http://" + address, nil
+}
+
+// dialTaken bounds the look at an address before a server is started there.
+const dialTaken = 2 * time.Second
+
+// refuseTaken fails where something accepts connections at the address of a server that is to be started: it would be taken for the server.
+func refuseTaken(ctx context.Context, address string) error {
+	conn, err := (&net.Dialer{Timeout: dialTaken}).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return context.Cause(ctx) // nothing listens there
+	}
+	_ = conn.Close()
+	return fmt.Errorf("%w: %s accepts connections before a server is started there: %s", errTaken, address, freeAddress)
+}
+
+// errTaken is an address at which something else serves than the server that was, or is to be, started.
+var errTaken = errors.New("the address is in use by something else")
+
+// freeAddress is the remedy for errTaken.
+const freeAddress = "stop what listens there (a server or a container that was left over, or another role of this machine), " +
+	"or set inference.server.port to a port that is free, or to 0 for any"
+
+// checkOwn fails where the answer of a model's path is not of the process that runs with the folder that it was started with.
+func (p *process) checkOwn(path, url string) error {
+	if !p.isRunning() {
+		return p.exitFault()
+	}
+	if filepath.Clean(path) == filepath.Clean(p.dir) || isSameFile(path, p.dir) {
+		return nil
+	}
+	return fmt.Errorf("%w: the server at %s serves %q, and the server that was started there was given %q: %s", errTaken, url, path, p.dir, freeAddress)
+}
+
+// isSameFile reports whether two paths lead to the same file, as by a link.
+func isSameFile(a, b string) bool {
+	x, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	y, err := os.Stat(b)
+	return err == nil && os.SameFile(x, y)
 }
 
 // hideKeys is a command line without the keys in it.

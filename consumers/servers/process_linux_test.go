@@ -3,7 +3,6 @@ package servers_test
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -20,9 +19,7 @@ import (
 // while the next server starts: not even a worker that ignores SIGTERM.
 func TestNoWorkerOutlivesItsServer(t *testing.T) {
 	t.Parallel()
-	fake := filepath.Join(t.TempDir(), "fake")
-	out, err := exec.Command("go", "build", "-p", "1", "-o", fake, "github.com/weir-rl/weir/internal/fakeserver/fake").CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	fake := buildFake(t)
 	pids := filepath.Join(t.TempDir(), "pids") // a line for each start: the server's and its worker's
 	script := fmt.Sprintf(`sh -c 'trap "" TERM; sleep 600 & wait' </dev/null >/dev/null 2>&1 & echo $$ $! >> %s; exec %s vllm "$@"`, pids, fake)
 	started := func() (servers, workers []int) {

@@ -40,8 +40,9 @@ type keeperState struct {
 	// have is the version that the server has loaded; nil where that is not known. letGo releases its folder; nil where none is held.
 	have  *consumers.Snapshot
 	letGo func()
-	// tries counts failed attempts in a row.
+	// tries counts failed attempts in a row; anew is whether the last attempt started a process.
 	tries int
+	anew  bool
 	// was is the version that the server had when it was taken down, nil where that is not certain; letWasGo releases its folder.
 	was      *consumers.Snapshot
 	letWasGo func()
@@ -125,6 +126,16 @@ func (s *server) kickKeeper() {
 	}
 }
 
+// dropKick takes a kick back, and reports whether there was a kick.
+func (s *server) dropKick() bool {
+	select {
+	case <-s.kicked:
+		return true
+	default:
+		return false
+	}
+}
+
 // The waits before a server that failed is tried again.
 const (
 	firstTry = 100 * time.Millisecond
@@ -137,7 +148,11 @@ func (s *server) runKeeper(ctx context.Context) {
 	tick := time.NewTicker(s.pool.cfg.Server.CheckEvery)
 	defer tick.Stop()
 	for ctx.Err() == nil {
+		kicked := s.dropKick() // the task is of now: a kick from before it must not cut the wait after a failure short
 		want, offer, served, removed := s.nextTask()
+		if kicked && served {
+			s.kickKeeper()
+		}
 		switch {
 		case removed:
 			return
@@ -192,7 +207,8 @@ func (s *server) waitForWork(ctx context.Context, tick <-chan time.Time, longest
 	}
 }
 
-// noteAttempt notes how an attempt ended. A server of ours that is not fit after it is started anew.
+// noteAttempt notes how an attempt ended. A server of ours that is not fit after it is started anew, on the version that could not be loaded:
+// the offer of the version fails there only where that start fails too.
 func (s *server) noteAttempt(offer int, version int64, err error) {
 	p := s.pool
 	if err == nil {
@@ -203,8 +219,10 @@ func (s *server) noteAttempt(offer int, version int64, err error) {
 	s.keeper.tries++
 	p.log.Warn("an inference server could not be brought to a version", "server", s.name, "policy_version", version, "try", s.keeper.tries, "err", err)
 	p.mu.Lock()
-	s.state.fault, s.state.faultOf = err, offer
 	fit := s.state.fit
+	if s.own == nil || fit || s.keeper.anew {
+		s.state.fault, s.state.faultOf = err, offer
+	}
 	first := p.version < 0
 	p.notifyWaiting()
 	p.mu.Unlock()
