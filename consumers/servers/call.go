@@ -37,6 +37,8 @@ type call struct {
 	follows bool
 	// told are the tokens of the answer under way that were emitted.
 	told []int32
+	// refusal is a server's that no other server has judged yet; nil for none.
+	refusal *refusal
 }
 
 // Generate serves a call: at a single server, or at several in turn when servers end it. Each chunk has the tokens of a single server,
@@ -119,18 +121,16 @@ func (p *Pool) newCall(req *schemas.GenerateRequest) (*call, *schemas.GenerateCh
 
 // attemptOnce has a server go on with the call. The chunk is empty where the attempt failed; an error is the caller's end.
 func (c *call) attemptOnce(ctx context.Context) (*schemas.GenerateChunk, error) {
-	l, refused, err := c.pool.takePlace(ctx, c.req)
+	l, refused, err := c.pool.takePlace(ctx, c.req, c.refusal.refuser())
+	if errors.Is(err, errNoOther) {
+		return c.refuseAlone(), nil
+	}
 	if l == nil {
 		return refused, err
 	}
-	limit := c.limit
-	c.pool.mu.Lock()
-	if most := l.server.state.lengths.most; most > 0 {
-		limit = min(limit, most)
-	}
-	c.pool.mu.Unlock()
+	limit := c.limitAt(l.server)
 	if len(c.tokens) >= limit {
-		c.pool.releasePlace(l, nil)
+		c.pool.releasePlace(l)
 		return &schemas.GenerateChunk{Done: true, Stop: schemas.GenerateLength}, nil
 	}
 	c.told = nil
@@ -141,35 +141,37 @@ func (c *call) attemptOnce(ctx context.Context) (*schemas.GenerateChunk, error) 
 			l.server.countEnds(chunk.Tokens, answer.Likely, c.req.StopTokens)
 		}
 	}
+	c.pool.releasePlace(l)
 	if ctx.Err() != nil {
-		c.pool.releasePlace(l, nil)
+		if l.arrived.Load() > 0 {
+			c.pool.judgeServer(l.server, l.epoch, nil)
+		}
 		return nil, context.Cause(ctx)
 	}
 	if errors.Is(err, errRefused) {
-		c.pool.releasePlace(l, nil)
-		return refusalChunk(fmt.Sprintf("%v: %s: %v", consumers.ErrBadRequest, l.server.name, err), false), nil
+		return c.noteRefusal(l, err), nil
 	}
 	fault := err
 	if err == nil && !chunk.Done && len(chunk.Tokens) == 0 && len(c.told) == 0 {
 		fault = fmt.Errorf("%w: it ended with %q after %d: %s", errNoToken, answer.Finish, len(answer.Tokens), answer.Message)
 	}
-	c.pool.releasePlace(l, fault)
+	c.pool.judgeServer(l.server, l.epoch, fault)
 	if gone, is := errors.AsType[*emitError](err); is {
 		return nil, gone.err
 	}
 	if len(c.told) > 0 && (err != nil || len(chunk.Tokens) < len(c.told)) {
 		return c.goOnAfterEmitted(err), nil
 	}
-	if fault != nil {
-		c.failures++
-		c.fault = fmt.Errorf("%s: %w", l.server.name, fault)
-		c.pool.log.Debug("a call failed at a server", "server", l.server.name, "episode", c.req.Episode, "try", c.failures, "err", fault)
-	}
 	if err != nil {
+		c.noteFailure(l.server, err)
 		c.pool.metrics.Failed.Inc()
 		return &schemas.GenerateChunk{}, nil
 	}
+	if fault != nil {
+		c.noteFailure(l.server, fault)
+	}
 	if len(chunk.Tokens) > 0 {
+		c.blameRefuser()
 		c.failures = 0
 		c.tokens = append(c.tokens, chunk.Tokens...)
 		told := len(c.told)
@@ -181,11 +183,25 @@ func (c *call) attemptOnce(ctx context.Context) (*schemas.GenerateChunk, error) 
 	return chunk, nil
 }
 
+// noteFailure counts an attempt without a new token.
+func (c *call) noteFailure(s *server, err error) {
+	c.failures++
+	c.fault = fmt.Errorf("%s: %w", s.name, err)
+	c.pool.log.Debug("a call failed at a server", "server", s.name, "episode", c.req.Episode, "try", c.failures, "err", err)
+}
+
+// limitAt is the length at which the call ends at a server.
+func (c *call) limitAt(s *server) int {
+	c.pool.mu.Lock()
+	defer c.pool.mu.Unlock()
+	if most := s.state.lengths.most; most > 0 {
+		return min(c.limit, most)
+	}
+	return c.limit
+}
+
 // errNoToken is an answer that the call gains nothing by: it has no token, or its first token has no log-probability.
 var errNoToken = errors.New("the answer has no token with a log-probability")
-
-// errRefused is a request that the server holds to be wrong.
-var errRefused = errors.New("the server refuses the call")
 
 // askServer sends the call to the server of a lease, and gives it up when the server sends no token for too long.
 func (c *call) askServer(l *lease, most int) (*Answer, error) {
@@ -215,6 +231,7 @@ func (c *call) askServer(l *lease, most int) (*Answer, error) {
 	took := func(a *Answer) error {
 		if l.arrived.Load() < int64(len(a.Tokens)) { // an event without a token is no life
 			timer.Reset(stall)
+			c.blameRefuser()
 		}
 		return emit(a)
 	}

@@ -2,10 +2,12 @@ package servers_test
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"sync/atomic"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-rl/weir/consumers/servers"
@@ -48,6 +50,75 @@ func TestAnAnswerWithoutANewTokenIsAFailure(t *testing.T) {
 				require.NoError(t, err)
 				require.NotEqual(t, schemas.GenerateError, got.last.Stop, "%+v", got.last)
 				require.NotEmpty(t, log.with(taken))
+			})
+		}
+	})
+}
+
+// fit waits until so many servers are fit.
+func (w *world) fit(n float64) {
+	w.t.Helper()
+	until(w.t, fmt.Sprintf("%g servers are fit", n), func() bool { return testutil.ToFloat64(w.metrics.ForServers().Fit) == n })
+}
+
+// A server that refuses every call, as behind a proxy that was set wrong, draws no calls: each goes on at the other server, and the server is
+// taken out.
+func TestAServerThatRefusesEveryCallIsTakenOut(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, kind fakeserver.Kind) {
+		for _, count := range []int{1, 2} {
+			t.Run(fmt.Sprintf("of %d", count), func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t, kind, nil, []fakeserver.Options{good(), good()}[:count]...)
+				log := w.logged()
+				w.run()
+				w.swap(0)
+				w.fit(float64(count))
+				w.fakes[0].Inject("400 "+generatePath[kind], 1_000_000)
+				for i := range 20 {
+					if count == 2 {
+						w.whole(ask(fmt.Sprint("e", i), 4))
+					} else if len(log.with("unfit")) == 0 {
+						got, err := w.generate(ask(fmt.Sprint("e", i), 4))
+						require.NoError(t, err)
+						require.Equal(t, schemas.GenerateError, got.last.Stop)
+					}
+				}
+				until(t, "it is taken out", func() bool { return len(log.with("5 calls in a row have failed")) > 0 })
+				require.Contains(t, log.with("unfit")[0], w.fakes[0].URL())
+			})
+		}
+	})
+}
+
+// A call that every server refuses is at fault: no server is taken out for it.
+func TestARequestThatEveryServerRefusesIsAtFault(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, kind fakeserver.Kind) {
+		for _, count := range []int{1, 2, 3} {
+			t.Run(fmt.Sprint(count), func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t, kind, nil, []fakeserver.Options{good(), good(), good()}[:count]...)
+				log := &lines{}
+				var calls atomic.Int64
+				w.edit(log, func(context.Context, *servers.Query, func(), servers.Speaker) (*servers.Answer, error) {
+					calls.Add(1)
+					return nil, &servers.StatusError{Path: generatePath[kind], Status: 400, Text: "temperature is above 2"}
+				})
+				w.run()
+				w.swap(0)
+				w.fit(float64(count))
+				for i := range 20 {
+					got, err := w.generate(ask(fmt.Sprint("e", i), 4))
+					require.NoError(t, err)
+					require.Equal(t, schemas.GenerateError, got.last.Stop)
+					require.False(t, got.last.Retry)
+					require.Contains(t, got.last.Error, "temperature is above 2")
+				}
+				require.Equal(t, int64(20*min(count, 2)), calls.Load())
+				checks := w.fakes[0].Calls("/health")
+				until(t, "it was checked", func() bool { return w.fakes[0].Calls("/health") > checks+2 })
+				require.Empty(t, log.with("unfit"))
 			})
 		}
 	})

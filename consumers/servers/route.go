@@ -30,9 +30,9 @@ const (
 	stickySlack  = 4
 )
 
-// takePlace waits for a server that is fit for a call, and takes a place at it. late is set while no server has the version that the
-// call asks for.
-func (p *Pool) takePlace(ctx context.Context, req *schemas.GenerateRequest) (*lease, *schemas.GenerateChunk, error) {
+// takePlace waits for a server that is fit for a call, and takes a place at it: at another server than avoid, which may be nil. It is
+// errNoOther where no other server has the call's version. late is set while no server has the version that the call asks for.
+func (p *Pool) takePlace(ctx context.Context, req *schemas.GenerateRequest, avoid *server) (*lease, *schemas.GenerateChunk, error) {
 	var late <-chan time.Time
 	p.mu.Lock()
 	for {
@@ -43,8 +43,11 @@ func (p *Pool) takePlace(ctx context.Context, req *schemas.GenerateRequest) (*le
 		case p.version < 0:
 			p.mu.Unlock()
 			return nil, busyChunk("no weights yet"), nil
+		case avoid != nil && !p.servesElsewhere(avoid, req.MinVersion):
+			p.mu.Unlock()
+			return nil, nil, errNoOther
 		}
-		if s := p.chooseServer(req.Episode, req.MinVersion); s != nil {
+		if s := p.chooseServer(req.Episode, req.MinVersion, avoid); s != nil {
 			l := s.newLease(ctx)
 			p.seats.seatEpisode(req.Episode, s, s.state.epoch)
 			p.mu.Unlock()
@@ -96,15 +99,15 @@ func (s *server) newLease(ctx context.Context) *lease {
 }
 
 // chooseServer is the server for a call: where the episode's cache is, unless that is much busier than the least busy, or its weights
-// have changed, so that the cache is of no use; nil where no server is fit. The caller holds mu.
-func (p *Pool) chooseServer(episode string, minVersion int64) *server {
+// have changed, so that the cache is of no use; nil where no server but avoid is fit. The caller holds mu.
+func (p *Pool) chooseServer(episode string, minVersion int64, avoid *server) *server {
 	var least *server
 	most := p.cfg.MaxRunning
 	if most == 0 {
 		most = p.cfg.Slots
 	}
 	room := func(s *server) bool {
-		return s.state.fit && !s.state.swapping && s.state.epoch.version >= minVersion && len(s.state.leases) < most
+		return s != avoid && s.state.fit && !s.state.swapping && s.state.epoch.version >= minVersion && len(s.state.leases) < most
 	}
 	for _, s := range p.servers {
 		if room(s) && (least == nil || s.busyness() < least.busyness()) {
@@ -121,25 +124,29 @@ func (p *Pool) chooseServer(episode string, minVersion int64) *server {
 	return least
 }
 
-// releasePlace gives a place back, and notes how the call ended there.
-func (p *Pool) releasePlace(l *lease, err error) {
+// releasePlace gives a place back.
+func (p *Pool) releasePlace(l *lease) {
 	l.cancel(nil)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := l.server
-	delete(s.state.leases, l)
+	delete(l.server.state.leases, l)
+	if p.waiting > 0 || l.server.state.swapping {
+		p.notifyWaiting()
+	}
+}
+
+// judgeServer notes how a call of an epoch ended at a server: without an error its doubts are over.
+func (p *Pool) judgeServer(s *server, e *epoch, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	switch {
+	case e != s.state.epoch:
 	case err == nil:
-		if l.epoch == s.state.epoch {
-			s.state.doubts = 0
-		}
-	case l.epoch == s.state.epoch && s.state.fit && !s.state.swapping:
+		s.state.doubts = 0
+	case s.state.fit && !s.state.swapping:
 		s.state.doubts++
 		s.state.doubt = err
 		s.kickKeeper()
-	}
-	if p.waiting > 0 || s.state.swapping {
-		p.notifyWaiting()
 	}
 }
 

@@ -286,7 +286,7 @@ func (s *server) checkServer(ctx context.Context) error {
 	p.mu.Lock()
 	doubts, doubt, label := s.state.doubts, s.state.doubt, s.state.epoch.label
 	p.mu.Unlock()
-	if doubts >= maxDoubts {
+	if doubts >= maxDoubts && !s.clearRefusals(ctx, doubt, label) {
 		return fmt.Errorf("%d calls in a row have failed: %w", doubts, doubt)
 	}
 	if s.own != nil && !s.own.isRunning() {
