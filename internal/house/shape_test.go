@@ -16,13 +16,13 @@ import (
 // The bounds of lines and functions outside tests. Each is a ratchet: it may be tightened, and not loosened.
 const (
 	lineColumns       = 140
-	longLinesAtMost   = 740
+	longLinesAtMost   = 710
 	functionsExpected = 4_000
 
 	// Functions of a complexity above complexityGoal are counted; none is above complexityAtMost.
 	complexityGoal       = 20
 	complexityAtMost     = 38
-	complexFunctionsMost = 19
+	complexFunctionsMost = 14
 )
 
 // Lines fit a screen, and a function has few ways through it.
