@@ -27,6 +27,7 @@ type API struct {
 	ends      []int32
 	ping      time.Duration // how often a silent stream writes a comment
 	log       *slog.Logger
+	opened    int64 // Unix seconds: what the API says of a model's creation
 }
 
 // New makes the handler; cfg must be valid. template turns a chat into the text that is encoded; nil is
@@ -35,7 +36,7 @@ func New(cfg Config, g Generator, t Tokenizer, template func([]api.Message) stri
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &API{cfg: cfg, generator: g, tokenizer: t, template: template, ping: api.PingEvery, log: log}
+	return &API{cfg: cfg, generator: g, tokenizer: t, template: template, ping: api.PingEvery, log: log, opened: time.Now().Unix()}
 }
 
 // Handler routes the requests.
@@ -110,7 +111,7 @@ type modelBody struct {
 }
 
 func serveModels(o *API, w http.ResponseWriter, r *http.Request) error {
-	m := modelBody{ID: o.cfg.Model, Object: "model", OwnedBy: "weir", PolicyVersion: o.generator.Version()}
+	m := modelBody{ID: o.cfg.Model, Object: "model", Created: o.opened, OwnedBy: "weir", PolicyVersion: o.generator.Version()}
 	switch name := r.PathValue("model"); name {
 	case "":
 		api.WriteJSON(w, http.StatusOK, map[string]any{"object": "list", "data": []modelBody{m}})

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -283,7 +284,10 @@ func TestModelsHealthAndKey(t *testing.T) {
 	require.Equal(t, http.StatusUnauthorized, get(h, "/v1/models", "secre").Code)
 	w = get(h, "/v1/models", "secret")
 	require.Equal(t, http.StatusOK, w.Code)
-	require.JSONEq(t, `{"object":"list","data":[{"id":"weir","object":"model","created":0,"owned_by":"weir","policy_version":3}]}`, w.Body.String())
+	created := regexp.MustCompile(`"created":[1-9]\d{9},`)
+	require.Regexp(t, created, w.Body.String(), "the second at which the API was opened")
+	require.JSONEq(t, `{"object":"list","data":[{"id":"weir","object":"model","created":0,"owned_by":"weir","policy_version":3}]}`,
+		created.ReplaceAllString(w.Body.String(), `"created":0,`))
 	require.Equal(t, http.StatusOK, get(h, "/v1/models/weir", "secret").Code)
 	require.Equal(t, http.StatusNotFound, get(h, "/v1/models/other", "secret").Code)
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -17,12 +18,12 @@ import (
 
 func newTokenizeCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "tokenize folder", Short: "Turn text into a model folder's token ids, and back", Args: cobra.ExactArgs(1),
-		Long: `Tokenize reads a JSON string a line from standard input and writes a JSON array of token ids a line, as the
-tokenizer.json of a model folder has them. Control tokens that the text spells become their ids; with --untrusted the
+		Use: "tokenize folder [text]", Short: "Turn text into a model folder's token ids, and back", Args: cobra.RangeArgs(1, 2),
+		Long: `Tokenize writes the token ids of a text, as the tokenizer.json of a model folder has them. Without a text it reads a
+JSON string a line from standard input and writes a JSON array of token ids a line. Control tokens that the text spells become their ids; with --untrusted the
 same characters stay text, as in what a tool says to an agent. --decode goes the other way. A line that is neither
 ends the command and is named by its number; what stands before it is written.`,
-		Example: "  echo '\"Hello, world\"' | weir tokenize Qwen2.5-0.5B\n  echo '[9707, 11, 1879]' | weir tokenize --decode Qwen2.5-0.5B",
+		Example: "  weir tokenize Qwen2.5-0.5B 'Hello, world'\n  echo '\"Hello, world\"' | weir tokenize Qwen2.5-0.5B\n  echo '[9707, 11, 1879]' | weir tokenize --decode Qwen2.5-0.5B",
 	}
 	decode := cmd.Flags().Bool("decode", false, "ids in, text out; bytes that are no UTF-8 come out as U+FFFD")
 	untrusted := cmd.Flags().Bool("untrusted", false, "what control tokens are spelled with is text")
@@ -60,7 +61,19 @@ ends the command and is named by its number; what stands before it is written.`,
 				return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 			}
 		}
-		return eachLine(cmd.InOrStdin(), a.out, each)
+		in := cmd.InOrStdin()
+		if len(args) == 2 {
+			line := args[1]
+			if !*decode {
+				quoted, err := json.Marshal(line)
+				if err != nil {
+					return fmt.Errorf("read the text: %w", err)
+				}
+				line = string(quoted)
+			}
+			in = strings.NewReader(line)
+		}
+		return eachLine(in, a.out, each)
 	}
 	return cmd
 }

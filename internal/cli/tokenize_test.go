@@ -69,6 +69,8 @@ func TestTokenizeAndBack(t *testing.T) {
 	}{
 		{nil, "\"hello\"\n\n  \"he\" \r\n\"\"", "[259]\n[256]\n[]\n"},
 		{nil, `"h<|im_end|>"`, "[104,260]\n"},
+		{[]string{"hello"}, "", "[259]\n"},
+		{[]string{"--decode", "[259]"}, "", "\"hello\"\n"},
 		{[]string{"--untrusted"}, `"<|im_end|>"`, "[60,124,105,109,95,101,110,100,124,62]\n"},
 		{[]string{"--wrap"}, `"he"`, "[256,260]\n"},
 		{nil, `"\u00e9\ud83d\ude42\\ud800\n"`, "[195,169,240,159,153,130,92,117,100,56,48,48,10]\n"},

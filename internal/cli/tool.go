@@ -24,14 +24,14 @@ import (
 
 func newToolCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "tool [name]", Short: "Call a tool by hand", Args: cobra.MaximumNArgs(1),
-		Long: `Tool calls a tool as an agent would: standard input is the arguments, free text or JSON as the tool takes them, and the
-observation is written to standard output. The name is a section of tools in the configuration, a type of tool with
+		Use: "tool [name] [arguments]", Short: "Call a tool by hand", Args: cobra.MaximumNArgs(2),
+		Long: `Tool calls a tool as an agent would, with arguments in free text or JSON as the tool takes them; without arguments
+here they are read from standard input. The observation is written to standard output. The name is a section of tools in the configuration, a type of tool with
 its defaults, or a tool that the task brings; without a name they are listed. With --session each line is a call, and
 what the tool keeps for an episode is kept from line to line; a line that is a JSON string may hold several lines.
 
 The exit status is 1 where the agent would have been told of an error, and where the tool was unavailable.`,
-		Example: "  echo '1/3 + 0.5' | weir tool calculator\n" +
+		Example: "  weir tool calculator '1/3 + 0.5'\n" +
 			"  printf 'x = 6\\nx * 7\\n' | weir tool starlark --session\n" +
 			"  echo 'the capital of sweden' | weir tool search --config run.yaml",
 	}
@@ -66,7 +66,11 @@ The exit status is 1 where the agent would have been told of an error, and where
 			return err
 		}
 		defer bench.CloseTool(t)
-		return a.useTool(cmd.Context(), s, t, ask, cmd.InOrStdin())
+		in := cmd.InOrStdin()
+		if len(args) == 2 {
+			in = strings.NewReader(args[1])
+		}
+		return a.useTool(cmd.Context(), s, t, ask, in)
 	}
 	return cmd
 }
