@@ -23,10 +23,11 @@ type Memory struct {
 const (
 	fromMachine = "of this machine"
 	fromGroup   = "that this process's control group (its container) may use"
+	fromLimit   = "of address space that this process may have (ulimit -v)"
 )
 
-// machineMemory reads the bound from a Linux machine's files: the least of the memory of the machine and of the limits of the control groups
-// that the process is in.
+// machineMemory reads the bound from a Linux machine's files: the least of the memory of the machine, the limits of the control groups that
+// the process is in, and the bound of its address space.
 func machineMemory(root fs.FS) Memory {
 	out := Memory{From: fromMachine}
 	if b, err := fs.ReadFile(root, "proc/meminfo"); err == nil {
@@ -42,7 +43,27 @@ func machineMemory(root fs.FS) Memory {
 			out = Memory{Bytes: n, From: fromGroup}
 		}
 	}
+	if b, err := fs.ReadFile(root, "proc/self/limits"); err == nil {
+		if n := readAddressSpace(b); n > 0 && (out.Bytes == 0 || n < out.Bytes) {
+			out = Memory{Bytes: n, From: fromLimit}
+		}
+	}
 	return out
+}
+
+// readAddressSpace is the soft bound of a process's address space in /proc/self/limits, in bytes; 0 where there is none.
+func readAddressSpace(limits []byte) int64 {
+	lines := bufio.NewScanner(bytes.NewReader(limits))
+	for lines.Scan() {
+		if bounds, is := strings.CutPrefix(lines.Text(), "Max address space"); is {
+			n, err := strconv.ParseInt(append(strings.Fields(bounds), "")[0], 10, 64)
+			if err != nil {
+				return 0
+			}
+			return n
+		}
+	}
+	return 0
 }
 
 // readTotal is MemTotal of /proc/meminfo.

@@ -30,6 +30,13 @@ func TestTheLeastBoundHolds(t *testing.T) {
 		"version 1 without a limit": {map[string]string{
 			"proc/meminfo": has, "proc/self/cgroup": "7:memory:/\n", "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712",
 		}, Memory{1024000, fromMachine}},
+		// N14: the bound of the address space counts.
+		"an address space": {map[string]string{
+			"proc/meminfo": has, "proc/self/limits": "Limit Soft Hard\nMax cpu time unlimited unlimited\nMax address space         8192  unlimited  bytes\n",
+		}, Memory{8192, fromLimit}},
+		"an address space without a bound": {map[string]string{
+			"proc/meminfo": has, "proc/self/limits": "Max address space         unlimited            unlimited            bytes     \n",
+		}, Memory{1024000, fromMachine}},
 	} {
 		files := fstest.MapFS{}
 		for path, text := range c.files {
