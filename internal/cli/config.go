@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -82,6 +83,17 @@ func (w *console) printOrigins(format *outputFormat, cfg *config.Config, values 
 }
 
 // newCheckCommand lists the faults of a configuration without running anything.
+// setsTraining reports whether a source sets a key that says what is trained, or how.
+func setsTraining(origins map[string]string) bool {
+	for key := range origins {
+		switch section, _, _ := strings.Cut(key, "."); section {
+		case "tasks", "model", "trainer":
+			return true
+		}
+	}
+	return false
+}
+
 func newCheckCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "check", Short: "Say whether the configuration, and the data it names, is valid", Args: cobra.NoArgs,
@@ -101,8 +113,18 @@ func newCheckCommand(a *app) *cobra.Command {
 					return err
 				}
 			}
+			var notes []string
+			if !setsTraining(origins) {
+				notes = append(notes, "note: no key of tasks, model or trainer is set: this is the demonstration")
+			}
+			if follows := cfg.FolderDefaults(); follows != "" {
+				notes = append(notes, "note: "+follows)
+			}
 			for _, line := range c.FewQuestions() {
-				if _, err := fmt.Fprintln(a.out, "warning:", line); err != nil {
+				notes = append(notes, "warning: "+line)
+			}
+			for _, line := range notes {
+				if _, err := fmt.Fprintln(a.out, line); err != nil {
 					return err
 				}
 			}
