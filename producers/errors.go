@@ -27,8 +27,8 @@ func (s *StoppedError) Error() string { return fmt.Sprintf("the episode ended: %
 // Why a running episode is cut off; they are the causes of its context.
 var (
 	errLeaseLost = errors.New("the lease lapsed")
-	errStale     = errors.New("a token is older than the oldest version that can be used")
-	errCancelled = errors.New("the group was cancelled")
+	errStale     = errors.New(schemas.WhyStale)
+	errCancelled = errors.New(schemas.WhyCancelled)
 	errDraining  = errors.New("the producer is draining")
 	errTimedOut  = errors.New("the episode's time limit")
 )

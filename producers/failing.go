@@ -68,11 +68,11 @@ func (f *failureWatch) addOutcome(task string, err error) (schemas.Failing, bool
 	return schemas.Failing{}, false
 }
 
-// isFresh reports whether the failures of the spell are still few.
-func (f *failureWatch) isFresh() bool {
+// isLogged reports whether the newest failure of the spell is among its first, or doubles their number.
+func (f *failureWatch) isLogged() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.spell.Failed <= leastFailures
+	return f.spell.Failed <= leastFailures || isDoubling(f.spell.Failed, leastFailures)
 }
 
 // report returns a copy of the spell.

@@ -1,8 +1,10 @@
 package producers_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -95,4 +97,30 @@ func TestTheWordsOfAFailureAreBounded(t *testing.T) {
 	require.Len(t, reports, 1)
 	require.LessOrEqual(t, len(reports[0].Last), producers.MaxFailureWords)
 	require.True(t, strings.HasSuffix(reports[0].Last, "é"))
+}
+
+// Failures that are too few for a report are in the log all the same, at each doubling.
+func TestSteadyFailuresAreLogged(t *testing.T) {
+	var log bytes.Buffer
+	env, cfg := newEnvironment(t, fresh(t)), config()
+	calls := 0
+	inner := env.Agent
+	env.Agent = agentFunc(func(ctx context.Context, e *producers.Episode) error {
+		if calls++; calls%5 == 0 {
+			return errors.New("away")
+		}
+		return inner.Run(ctx, e)
+	})
+	var issued []*schemas.Ticket
+	for i := range 95 {
+		issued = append(issued, newTicket(i))
+	}
+	cfg.MaxDeliver, cfg.Concurrency = 1, 1
+	s := newStream(issued...)
+	p := startWith(t, cfg, producers.Deps{
+		Stream: s, Environments: map[string]producers.Environment{"t": env}, Log: slog.New(slog.NewTextHandler(&log, nil)),
+	})
+	<-s.idle
+	p.stop()
+	require.Equal(t, 5+1, strings.Count(log.String(), "level=ERROR"), "of 19 the first five, and the tenth")
 }

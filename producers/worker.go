@@ -173,7 +173,7 @@ func (w *worker) serveTicket(working, settling context.Context, lease Lease) {
 }
 
 // noteOutcome takes the end of an attempt at a ticket, nil for a success, and reports a spell of failures where a report is due. It returns
-// whether the log is to have the failure itself: the first few of a spell.
+// whether the log is to have the failure itself: the first few of a spell, and each doubling.
 func (w *worker) noteOutcome(task string, err error) (logged bool) {
 	watch := w.failures[task]
 	if watch == nil {
@@ -183,7 +183,7 @@ func (w *worker) noteOutcome(task string, err error) (logged bool) {
 	if due && w.failing != nil {
 		w.failing(report)
 	}
-	return w.failing == nil || watch.isFresh()
+	return watch.isLogged()
 }
 
 // dropReason returns the label that an episode without a trajectory is counted under.

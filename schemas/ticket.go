@@ -123,6 +123,12 @@ type Limits struct {
 	MaxSegments int `msgpack:"max_segments,omitempty"`
 }
 
+// Why a sample is closed whose episode did not fail.
+const (
+	WhyStale     = "a token is older than the oldest version that can be used"
+	WhyCancelled = "the group was cancelled"
+)
+
 // GroupClosed is a marker that samples of a group will not be delivered, so that the trainer does not wait for them.
 type GroupClosed struct {
 	Run   string `msgpack:"run"`

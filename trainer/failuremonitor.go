@@ -2,6 +2,8 @@ package trainer
 
 import (
 	"fmt"
+	"strings"
+	"unicode"
 
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
@@ -14,22 +16,41 @@ const stuckSamples = 20
 // failureMonitor counts the samples in a row that producers gave up.
 type failureMonitor struct{ givenUp int }
 
+// cutReason returns a producer's text as a message can have it: bounded, and without what moves a terminal's cursor.
+func cutReason(text string) string {
+	const most = 500
+	text = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, text)
+	if runes := []rune(text); len(runes) > most {
+		text = string(runes[:most]) + "..."
+	}
+	return text
+}
+
 // reportFailures takes a delivery. It reports, at each doubling, that no episode succeeds, and fails where the configuration says so.
 func (i *intake) reportFailures(d *streams.Delivery, accepted bool) error {
 	f := &i.failures
 	if accepted {
 		f.givenUp = 0
 	}
-	if d.Closed == nil || d.Refused != "" {
+	if d.Closed == nil || d.Refused != "" || d.Closed.Why == schemas.WhyStale || d.Closed.Why == schemas.WhyCancelled {
+		return nil
+	}
+	g, open := i.issuer.open[d.Closed.Group]
+	if !open {
 		return nil
 	}
 	before := f.givenUp
-	f.givenUp += len(d.Closed.Cancelled)
+	f.givenUp += min(len(d.Closed.Cancelled), g.Ticket.GroupSize)
 	if !crossedDoubling(before, f.givenUp, stuckSamples) {
 		return nil
 	}
 	stuck := fmt.Errorf("%w: no episode succeeds: each of the newest %d samples was given up; the last by producer %s: %s",
-		ErrStuck, f.givenUp, d.Closed.Producer, d.Closed.Why)
+		ErrStuck, f.givenUp, cutReason(d.Closed.Producer), cutReason(d.Closed.Why))
 	version := i.assembler.Version()
 	i.deps.Log.Error(stuck.Error(), "step", version+1)
 	i.deps.Observer(schemas.Event{

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -17,11 +18,13 @@ import (
 type failing struct {
 	*world
 	first int
+	why   string
 }
 
 type failingFeed struct {
 	*worldFeed
 	left *int
+	why  string
 }
 
 func (f *failing) Feed(ctx context.Context, from *streams.Position, known streams.Mark, n int) (Feed, error) {
@@ -29,7 +32,7 @@ func (f *failing) Feed(ctx context.Context, from *streams.Position, known stream
 	if err != nil {
 		return nil, err
 	}
-	return &failingFeed{inner.(*worldFeed), &f.first}, nil
+	return &failingFeed{inner.(*worldFeed), &f.first, f.why}, nil
 }
 
 func (f *failingFeed) Next(ctx context.Context) (*streams.Delivery, error) {
@@ -40,7 +43,7 @@ func (f *failingFeed) Next(ctx context.Context) (*streams.Delivery, error) {
 	*f.left--
 	t := d.Trajectory
 	d.Trajectory, d.Closed = nil, &schemas.GroupClosed{
-		Run: t.Run, Group: t.Group, Cancelled: []int{t.Sample}, Why: "agent mine: answered 503", Producer: "p1", ClosedAt: t.FinishedAt,
+		Run: t.Run, Group: t.Group, Cancelled: []int{t.Sample}, Why: f.why, Producer: "p1", ClosedAt: t.FinishedAt,
 	}
 	return d, nil
 }
@@ -53,10 +56,13 @@ func TestARunWhoseEpisodesFailStopsWhenAsked(t *testing.T) {
 		stop  bool
 		stuck bool
 		told  int
+		why   string
 	}{
-		"all":               {1 << 20, true, true, 1},
-		"the first":         {19, true, false, 0},
-		"the first, for so": {90, false, false, 3},
+		"all":               {1 << 20, true, true, 1, "agent mine: \x1b[31manswered 503"},
+		"the first":         {19, true, false, 0, "agent mine: answered 503"},
+		"the first, for so": {90, false, false, 3, "agent mine: " + strings.Repeat("answered 503 ", 1<<16)},
+		"stale":             {90, true, false, 0, schemas.WhyStale},
+		"cancelled":         {90, true, false, 0, schemas.WhyCancelled},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -65,12 +71,14 @@ func TestARunWhoseEpisodesFailStopsWhenAsked(t *testing.T) {
 			var log bytes.Buffer
 			told := 0
 			err := Run(t.Context(), cfg, Deps{
-				Engine: enginetest.NewBigram(vocab), Stream: &failing{newWorld(vocab), c.first}, Prompts: prompts{vocab},
+				Engine: enginetest.NewBigram(vocab), Stream: &failing{newWorld(vocab), c.first, c.why}, Prompts: prompts{vocab},
 				Log: slog.New(slog.NewTextHandler(&log, nil)),
 				Observer: func(e schemas.Event) {
 					if e.Type == schemas.EventDropped && e.Message != "" {
 						told++
-						require.Contains(t, e.Message, "by producer p1: agent mine: answered 503")
+						require.Regexp(t, "by producer p1: agent mine: .*answered 503", e.Message)
+						require.NotContains(t, e.Message, "\x1b")
+						require.Less(t, len(e.Message), 1000)
 					}
 				},
 			})

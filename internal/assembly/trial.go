@@ -11,16 +11,17 @@ import (
 	"github.com/weir-rl/weir/internal/config"
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/producers/agents"
+	"github.com/weir-rl/weir/producers/remote"
 	"github.com/weir-rl/weir/producers/tasks"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams/generate"
 	"github.com/weir-rl/weir/trainer/checkpoint"
 )
 
-// A trial episode may last trialTimeout, and is tried so often: a service may still be starting.
+// A trial episode may last trialTimeout. It is tried again for trialPatience: a service may still be starting.
 const (
 	trialTimeout  = time.Minute
-	trialAttempts = 3
+	trialPatience = 10 * time.Second
 )
 
 // tryTasks runs an episode of each task before anything of the run starts: a fault of an agent, a tool or a reward is an error then, and not
@@ -60,6 +61,7 @@ func (c *Course) tryTask(ctx context.Context, cfg *config.Config, t *Task, log *
 	if len(sample) == 0 {
 		return nil
 	}
+	patience := time.Now().Add(trialPatience)
 	for attempt := 1; ; attempt++ {
 		policy := &trialPolicy{}
 		env, limits := c.askedEnvironment(t, policy, Question{Timeout: trialTimeout})
@@ -78,7 +80,7 @@ func (c *Course) tryTask(ctx context.Context, cfg *config.Config, t *Task, log *
 		case policy.excuses(err):
 			log.Warn("the trial episode failed, perhaps as no model wrote its text: the run starts", "err", err)
 			return nil
-		case attempt == trialAttempts || !errors.Is(err, producers.ErrUnavailable):
+		case remote.IsUnusable(err), !errors.Is(err, producers.ErrUnavailable), time.Now().After(patience):
 			return err
 		}
 		if cause := restBefore(ctx, scoreRetryDelay); cause != nil {
@@ -117,9 +119,10 @@ func (p *trialPolicy) Generate(_ context.Context, r *schemas.GenerateRequest) (*
 	return out, nil
 }
 
-// excuses reports whether an agent failed at the stand-in's text, or was late: with a model it may not.
+// excuses reports whether an agent failed at the stand-in's text, or was late: with a model it may not. An answer of a wrong form is the
+// agent's own.
 func (p *trialPolicy) excuses(err error) bool {
 	part, named := errors.AsType[*producers.PartError](err)
 	byAgent := named && part.Part == producers.PartAgent && p.sampled.Load() > 0
-	return byAgent || producers.TimedOut(err)
+	return byAgent && !remote.IsUnusable(err) || producers.TimedOut(err)
 }

@@ -11,8 +11,18 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// Failures are the episodes that fail now, by the events of the producers. Its zero value has none. It is not safe for concurrent use.
-type Failures struct{ by map[failureKey]failure }
+// Failures are the episodes that fail now, by the events of a run. Its zero value has none. It is not safe for concurrent use.
+//
+// A producer's failures are over when it reports that, when a producer of its name joins, and when a trainer joins. Those of a producer that
+// left, or that is silent while others are heard of, stand until a step is done: they say why the run stopped.
+type Failures struct {
+	by map[failureKey]failure
+	// heard is when the producers with failures were heard of last; the zero time where one has left.
+	heard map[string]time.Time
+}
+
+// silentAfter is how long after its last event a producer counts as gone: it tells of itself every half minute.
+const silentAfter = 2 * time.Minute
 
 type failureKey struct{ worker, task string }
 
@@ -35,25 +45,49 @@ type Failure struct {
 
 // AddEvent takes in the next event of a run, and returns whether it changed anything.
 func (f *Failures) AddEvent(e *schemas.Event) (changed bool) {
-	switch e.Type {
-	case schemas.EventFailing:
-		if f.by == nil {
-			f.by = map[failureKey]failure{}
+	producer := e.Role == "producer"
+	if _, failing := f.heard[e.Worker]; failing && producer {
+		f.heard[e.Worker] = e.At
+	}
+	switch {
+	case e.Type == schemas.EventFailing:
+		return f.addFailing(e)
+	case e.Type == schemas.EventWorkerJoined && producer:
+		return f.dropWhere(func(worker string) bool { return worker == e.Worker })
+	case e.Type == schemas.EventWorkerJoined && e.Role == "trainer":
+		return f.dropWhere(func(string) bool { return true })
+	case e.Type == schemas.EventWorkerLeft && producer:
+		if _, failing := f.heard[e.Worker]; failing {
+			f.heard[e.Worker] = time.Time{}
 		}
-		told, _ := schemas.FailingOf(e)
-		key := failureKey{e.Worker, told.Task}
-		if told.Over {
-			delete(f.by, key)
-			return true
-		}
-		f.by[key] = failure{told, e.At}
-		return true
-	case schemas.EventWorkerJoined, schemas.EventWorkerLeft:
-		before := len(f.by)
-		maps.DeleteFunc(f.by, func(key failureKey, _ failure) bool { return key.worker == e.Worker && e.Role == "producer" })
-		return len(f.by) < before
+	case e.Type == schemas.EventStepDone:
+		return f.dropWhere(func(worker string) bool { return e.At.Sub(f.heard[worker]) > silentAfter })
 	}
 	return false
+}
+
+// addFailing takes in a producer's report.
+func (f *Failures) addFailing(e *schemas.Event) (changed bool) {
+	told, _ := schemas.FailingOf(e)
+	key := failureKey{e.Worker, told.Task}
+	if told.Over {
+		_, was := f.by[key]
+		delete(f.by, key)
+		return was
+	}
+	if f.by == nil {
+		f.by, f.heard = map[failureKey]failure{}, map[string]time.Time{}
+	}
+	f.by[key], f.heard[e.Worker] = failure{told, e.At}, e.At
+	return true
+}
+
+// dropWhere forgets the failures of the producers for which gone is true.
+func (f *Failures) dropWhere(gone func(worker string) bool) (changed bool) {
+	before := len(f.by)
+	maps.DeleteFunc(f.by, func(key failureKey, _ failure) bool { return gone(key.worker) })
+	maps.DeleteFunc(f.heard, func(worker string, _ time.Time) bool { return gone(worker) })
+	return len(f.by) < before
 }
 
 // List returns the tasks whose episodes fail, those with the most failures first.
@@ -85,7 +119,7 @@ func (f *Failures) List() []Failure {
 }
 
 // Clone returns a copy.
-func (f *Failures) Clone() Failures { return Failures{maps.Clone(f.by)} }
+func (f *Failures) Clone() Failures { return Failures{maps.Clone(f.by), maps.Clone(f.heard)} }
 
 // String tells of the failures in a sentence.
 func (f Failure) String() string {

@@ -28,11 +28,24 @@ func TestFailuresAreThoseOfAllProducers(t *testing.T) {
 	kept := f.Clone()
 	require.False(t, f.AddEvent(&schemas.Event{Type: schemas.EventWorkerHere, Role: "producer", Worker: "p1"}))
 	require.False(t, f.AddEvent(&schemas.Event{Type: schemas.EventWorkerLeft, Role: "trainer", Worker: "p1"}))
-	require.True(t, f.AddEvent(&schemas.Event{Type: schemas.EventWorkerLeft, Role: "producer", Worker: "p1"}))
+	require.False(t, f.AddEvent(&schemas.Event{Type: schemas.EventWorkerLeft, Role: "producer", Worker: "p1"}))
+	require.Equal(t, 25, f.List()[0].Failed, "they say why the run stopped")
+	require.True(t, f.AddEvent(&schemas.Event{Type: schemas.EventStepDone, Role: "trainer", At: time.Unix(21, 0)}))
 	require.Equal(t, 5, f.List()[0].Failed)
 	require.True(t, f.AddEvent(failingEvent("p2", schemas.Failing{Task: "crates", Over: true})))
 	require.Empty(t, f.List())
 	require.Equal(t, 25, kept.List()[0].Failed)
+
+	// A producer that was killed is gone once a step is done without it; a new trainer begins anew.
+	f.AddEvent(failingEvent("p3", agent))
+	require.False(t, f.AddEvent(&schemas.Event{Type: schemas.EventStepDone, Role: "trainer", At: time.Unix(100, 0)}))
+	require.False(t, f.AddEvent(&schemas.Event{Type: schemas.EventWorkerHere, Role: "producer", Worker: "p3", At: time.Unix(130, 0)}))
+	require.False(t, f.AddEvent(&schemas.Event{Type: schemas.EventStepDone, Role: "trainer", At: time.Unix(200, 0)}))
+	require.True(t, f.AddEvent(&schemas.Event{Type: schemas.EventStepDone, Role: "trainer", At: time.Unix(300, 0)}))
+	require.Empty(t, f.List())
+	f.AddEvent(failingEvent("p4", agent))
+	require.True(t, f.AddEvent(&schemas.Event{Type: schemas.EventWorkerJoined, Role: "trainer", Worker: "t"}))
+	require.Empty(t, f.List())
 }
 
 // N1: failures stand in the live view until they are over, and elsewhere as a line.

@@ -62,6 +62,9 @@ func (s *Session) Wait(ctx context.Context, idle time.Duration) (Outcome, error)
 		case <-s.ended:
 			s.mu.Lock()
 			defer s.mu.Unlock()
+			if s.failed != nil {
+				return Outcome{}, fmt.Errorf("ask the policy for the agent: %w", s.failed)
+			}
 			return s.outcome, nil
 		case <-s.alive.Done():
 			if ctx.Err() != nil {
@@ -79,11 +82,18 @@ func (s *Session) Wait(ctx context.Context, idle time.Duration) (Outcome, error)
 	}
 }
 
-// Limit is the limit that the agent ran into last; "" is none.
+// Limit is the limit that refused the agent's last request; "" where the last request was answered, or there was none.
 func (s *Session) Limit() schemas.StopReason {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.stop
+}
+
+// Sampled reports whether the agent has got a reply of the policy's.
+func (s *Session) Sampled() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.stored) > 0
 }
 
 // Failed is the policy's error, nil for none.

@@ -52,7 +52,7 @@ type Session struct {
 	asked   map[[sha256.Size]byte][]*asking
 	stored  map[string]*request // with the reply at the end of its messages, by the reply's id: for requests that name the id and not the messages
 	replies int
-	stop    schemas.StopReason // the limit that a request ran into last
+	stop    schemas.StopReason // the limit that refused the last request; "" is none
 	refused int                // requests in a row that a limit refused
 	failed  error              // the machinery's error
 	outcome Outcome
@@ -133,7 +133,7 @@ func (s *Session) settleRequest(t *thread, r *request, a *asking, got *reply, er
 		t.busy = false
 	}
 	if err == nil {
-		s.refused = 0
+		s.stop, s.refused = "", 0 // the agent went on within the limit
 		s.stored[got.id] = &request{messages: append(slices.Clone(r.messages), got.asMessage()), tools: r.tools, instructions: r.instructions}
 		return
 	}
@@ -155,13 +155,21 @@ func (s *Session) settleRequest(t *thread, r *request, a *asking, got *reply, er
 	}
 }
 
-// mostRefused is how many requests in a row a limit refuses until the episode ends by that limit: the agent does not stop by itself.
-const mostRefused = 16
+// A limit refuses so many requests in a row until the episode ends by that limit: the agent does not stop by itself. A request that is too
+// long may be made shorter, a message at a time; no request has a turn more.
+const (
+	mostTurnRefusals  = 16
+	mostTokenRefusals = 256
+)
 
 // noteLimit notes that a limit refused a request. The caller holds the lock.
 func (s *Session) noteLimit(limit schemas.StopReason) {
 	s.stop = limit
-	if s.refused++; s.refused >= mostRefused && !s.posted {
+	most := mostTurnRefusals
+	if limit == schemas.StopTokens {
+		most = mostTokenRefusals
+	}
+	if s.refused++; s.refused >= most && !s.posted {
 		s.posted = true
 		close(s.ended)
 	}

@@ -60,6 +60,9 @@ var (
 	errTooLong  = errors.New("the answer has more than max_bytes")
 )
 
+// IsUnusable reports whether a service answered, and its answer has not the form that it must have.
+func IsUnusable(err error) bool { return errors.Is(err, errUnusable) || errors.Is(err, errTooLong) }
+
 // suspectsCall reports whether the request may be why an attempt failed: the service took the request, and failed at it. A service that
 // asks to be left alone, or that is not there, failed for another reason.
 func suspectsCall(err error) bool {

@@ -238,6 +238,8 @@ func (c *Client) sendFailure(ctx context.Context, late, err error) error {
 		return err
 	case errors.Is(context.Cause(ctx), late):
 		return &awayError{err: late}
+	case errors.Is(err, io.EOF):
+		err = fmt.Errorf("closed the connection without an answer: %w", err)
 	}
 	return &awayError{err: err}
 }

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"time"
 
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/producers/agents"
 	"github.com/weir-rl/weir/producers/gateway"
+	"github.com/weir-rl/weir/producers/remote"
 	"github.com/weir-rl/weir/schemas"
 )
 
@@ -75,16 +77,43 @@ func (a *agent) Run(ctx context.Context, e *producers.Episode) error {
 	}()
 	outcome, err := a.awaitOutcome(ctx, session, returned)
 	stop(errDone)
-	if err != nil && ctx.Err() == nil && session.Limit() != "" && session.Failed() == nil {
-		// Clients raise an error where a limit refuses a request, and few agents catch it: the limit ended the episode, as it ends that of
-		// an agent of Weir's own.
-		a.log.Debug("the agent failed after a limit refused its request", "episode", e.ID(), "limit", session.Limit(), "err", err)
+	if ctx.Err() == nil && session.Failed() == nil && endedItself(session, err) {
+		a.log.Debug("the agent failed, and its episode has no answer", "episode", e.ID(), "limit", session.Limit(), "err", err)
 		outcome, err = gateway.Outcome{}, nil
 	}
 	if err == nil {
 		finishEpisode(e, session, outcome)
 	}
 	return err
+}
+
+// endedItself reports whether an agent's failure ends its episode without an answer, and is none of the machinery: what the policy said may
+// be why. Clients raise an error where a limit refuses a request, and few agents catch it: the service then answers 500. A service that
+// cannot read the policy's text often answers 400 or 422.
+func endedItself(session *gateway.Session, err error) bool {
+	if refused, ok := errors.AsType[*remote.RefusedError](err); ok {
+		return session.Sampled() && blamesRequest(refused.Status)
+	}
+	answered, ok := errors.AsType[*remote.StatusError](err)
+	switch {
+	case !ok:
+		return false
+	case answered.Status == http.StatusServiceUnavailable:
+		return false
+	case answered.Status >= 500:
+		return session.Limit() != ""
+	}
+	return session.Sampled() && blamesRequest(answered.Status)
+}
+
+// blamesRequest reports whether a status 4xx tells of what was asked, and not of an address, a token or a load.
+func blamesRequest(status int) bool {
+	switch status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusProxyAuthRequired,
+		http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
+		return false
+	}
+	return status >= 400 && status < 500
 }
 
 // awaitOutcome returns the outcome of a session, or why there is none. The program has ended when it returns.
