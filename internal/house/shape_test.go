@@ -22,7 +22,7 @@ const (
 	// Functions of a complexity above complexityGoal are counted; none is above complexityAtMost.
 	complexityGoal       = 20
 	complexityAtMost     = 38
-	complexFunctionsMost = 14
+	complexFunctionsMost = 15
 )
 
 // Lines fit a screen, and a function has few ways through it.
