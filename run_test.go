@@ -57,7 +57,7 @@ func TestOpenReturnsEveryFaultOfAConfiguration(t *testing.T) {
 	require.Equal(t, weir.Fault{Key: "trainer.eta", Value: "-1", Origin: file, Problem: "must not be negative"}, got["trainer.eta"])
 	require.Equal(t, "a b", got["run.name"].Value)
 	require.Equal(t, "weir.Config.Keys", got["run.name"].Origin)
-	require.Equal(t, "unknown key", got["trainer.lerning_rate"].Problem)
+	require.Equal(t, "unknown key; did you mean trainer.optimizer.learning_rate?", got["trainer.lerning_rate"].Problem)
 	require.NotEmpty(t, got["trainer.steps"].Problem)
 	require.NotEmpty(t, got["trainer.micro_tokens"].Problem)
 }

@@ -218,6 +218,7 @@ func inferenceBoard() Board {
 			{Title: "Calls that moved", Lines: []Line{{rateQuery("weir_inference_cut_calls_total"), "cut"}, {rateQuery("weir_inference_failed_calls_total"), "failed"}}},
 			{Title: "Calls at each server, as it tells", Unit: "none", Lines: []Line{{"weir_inference_server_calls", "{{server}} {{state}}"}}},
 			{Title: "Cache of each server, as it tells", Unit: "percentunit", Lines: []Line{{"weir_inference_server_cache_use", "{{server}}"}}},
+			{Title: "Tokens that a sequence may have at each server", Unit: "none", Lines: []Line{{"weir_inference_server_max_tokens", "{{server}}"}}},
 			{Title: "Calls that a server put back", Unit: "none", Lines: []Line{{"weir_inference_server_preemptions", "{{server}}"}}},
 			{Title: "Verified loads", Lines: []Line{{"sum by (result) (rate(weir_inference_weight_checks_total[5m]))", "{{result}}"}}},
 			{Title: "Sampled stops, and those that are predicted", Lines: []Line{
