@@ -24,8 +24,8 @@ const (
 	trialPatience = 10 * time.Second
 )
 
-// tryTasks runs an episode of each task before anything of the run starts: a fault of an agent, a tool or a reward is an error then, and not
-// a run that gets nowhere. No engine is there yet: a stand-in for the policy repeats tokens of what it is shown. A run that has a checkpoint,
+// tryTasks runs an episode of each task before anything of the run starts: a fault of an agent, a tool or a reward is an error then, and
+// not a run that gets nowhere. No engine is there yet: a stand-in for the policy repeats tokens of its context. A run that has a checkpoint,
 // tools on workers and agents that come by themselves are not tried.
 func tryTasks(ctx context.Context, cfg *config.Config, c *Course, log *slog.Logger) error {
 	steps, err := checkpoint.Steps(cfg.Trainer.Checkpoint.Dir)
