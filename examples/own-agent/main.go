@@ -140,17 +140,11 @@ func (r reward) Score(_ context.Context, ticket *schemas.Ticket, t *producers.Tr
 }
 
 // [loss]
-// bounds are the loss's own keys: trainer.loss.options.low and trainer.loss.options.high.
-type bounds struct {
-	Low  float64 `koanf:"low" above:"0" max:"1"`
-	High float64 `koanf:"high" above:"0"`
-}
-
-// clipped is PPO's loss of one token, with a wider clip upwards: -min(ratio A, clip(ratio, 1 - low, 1 + high) A).
-var clipped = loss.PerTokenWith("clipped", bounds{Low: 0.2, High: 0.3}, loss.Facts{}, func(b bounds, t loss.Token) (value, slope float64) {
+// clipped is PPO's loss of one token, with a wider clip upwards: -min(ratio A, clip(ratio, 0.8, 1.3) A).
+var clipped = loss.PerToken("clipped", loss.Facts{}, func(t loss.Token) (value, slope float64) {
 	ratio := math.Exp(t.Logprob - t.Old)
-	if t.Advantage > 0 && ratio > 1+b.High || t.Advantage < 0 && ratio < 1-b.Low {
-		return -max(1-b.Low, min(1+b.High, ratio)) * t.Advantage, 0
+	if t.Advantage > 0 && ratio > 1.3 || t.Advantage < 0 && ratio < 0.8 {
+		return -max(0.8, min(1.3, ratio)) * t.Advantage, 0
 	}
 	return -ratio * t.Advantage, -ratio * t.Advantage
 })
