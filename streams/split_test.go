@@ -22,9 +22,9 @@ func TestJoinWantsWhatTheHeadersSay(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "hello world", string(whole))
 	for want, parts := range map[string][][]byte{
-		"more than the 11 bytes": {[]byte("hello "), []byte("worlds")},
-		"10 bytes of 11":         {[]byte("hello "), []byte("worl")},
-		"have hash":              {[]byte("world "), []byte("hello")},
+		"12 bytes of 11": {[]byte("hello "), []byte("worlds")},
+		"10 bytes of 11": {[]byte("hello "), []byte("worl")},
+		"have hash":      {[]byte("world "), []byte("hello")},
 	} {
 		_, err := joinParts(p, parts)
 		require.ErrorContains(t, err, want)

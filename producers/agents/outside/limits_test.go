@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,8 +19,9 @@ import (
 )
 
 // asksForever answers an episode's call by asking the policy until a request is refused, and then does as it is told.
-func asksForever(t *testing.T, refused func(w http.ResponseWriter, ask func() int)) (trajectory *schemas.Trajectory, asked int) {
+func asksForever(t *testing.T, refused func(w http.ResponseWriter, ask func() int)) (*schemas.Trajectory, int) {
 	t.Helper()
+	var asked atomic.Int64 // the service may still ask while the episode has ended
 	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var o struct {
 			Base string `json:"base_url"`
@@ -27,8 +29,7 @@ func asksForever(t *testing.T, refused func(w http.ResponseWriter, ask func() in
 		}
 		_ = json.NewDecoder(r.Body).Decode(&o)
 		ask := func() int {
-			asked++
-			body := fmt.Sprintf(`{"messages": [{"role": "user", "content": "box %d ?"}], "max_tokens": 1}`, asked%10)
+			body := fmt.Sprintf(`{"messages": [{"role": "user", "content": "box %d ?"}], "max_tokens": 1}`, asked.Add(1)%10)
 			req, _ := http.NewRequestWithContext(r.Context(), http.MethodPost, o.Base+"/chat/completions", strings.NewReader(body))
 			req.Header.Set("Authorization", "Bearer "+o.Key)
 			res, err := http.DefaultClient.Do(req)
@@ -47,9 +48,9 @@ func asksForever(t *testing.T, refused func(w http.ResponseWriter, ask func() in
 	cfg.Service.URL, cfg.Service.Backoff, cfg.Stop = service.URL, time.Millisecond, []string{"look", "7"}
 	agent, err := outside.HTTPType().Open(t.Context(), opening(t, &cfg))
 	require.NoError(t, err)
-	trajectory, err = rollout(t, agent, nil)
+	trajectory, err := rollout(t, agent, nil)
 	require.NoError(t, err, "the limit ended the episode, and no failure of the machinery")
-	return trajectory, asked
+	return trajectory, int(asked.Load())
 }
 
 // N4: an agent whose client raises at the turn limit, and whose service therefore answers 500, has ended its episode by that limit: it is
