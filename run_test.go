@@ -83,3 +83,45 @@ func TestRolesOfARunInOneProgram(t *testing.T) {
 	require.NoError(t, errors.Join(trained, others.Wait()))
 	require.Equal(t, 1, steps)
 }
+
+func TestEachFaultOfAConfigurationHasItsKeyAndItsValue(t *testing.T) {
+	t.Parallel()
+	for key, value := range map[string]string{
+		"trainer.eta":            "abc",     // of another type
+		"trainer.etaa":           "4",       // an unknown key
+		"trainer.loss.name":      "nix",     // an unknown loss
+		"trainer.advantage.name": "foo",     // an unknown estimator
+		"tasks.library.type":     "zork",    // an unknown task
+		"trainer.steps":          "-4",      // out of its range
+		"run.name":               "a  b",    // text that is refused
+		"trainer.issue_timeout":  "a while", // no duration, or no such key
+	} {
+		_, err := weir.Open(t.Context(), weir.Config{Keys: map[string]any{key: value}}, weir.Parts{})
+		invalid, ok := errors.AsType[*weir.ConfigError](err)
+		require.True(t, ok, key)
+		require.Equal(t, key, invalid.Faults[0].Key)
+		require.Equal(t, value, invalid.Faults[0].Value, key)
+		require.NotEmpty(t, invalid.Faults[0].Problem)
+	}
+}
+
+func TestARunThatWasBegunOtherwiseIsRefusedKeyByKey(t *testing.T) {
+	t.Parallel()
+	keys := shortly(t.TempDir())
+	run, err := weir.Open(t.Context(), weir.Config{Keys: keys}, weir.Parts{})
+	require.NoError(t, err)
+	require.NoError(t, run.Up(t.Context()))
+	keys["run.seed"], keys["trainer.loss.name"], keys["trainer.steps"] = 77, "cispo", 2
+	run, err = weir.Open(t.Context(), weir.Config{Keys: keys}, weir.Parts{})
+	require.NoError(t, err)
+	invalid, ok := errors.AsType[*weir.ConfigError](run.Up(t.Context()))
+	require.True(t, ok)
+	got := map[string]weir.Fault{}
+	for _, f := range invalid.Faults {
+		got[f.Key] = f
+	}
+	require.Equal(t, "77", got["run.seed"].Value, "%+v", invalid.Faults)
+	require.Equal(t, "weir.Config.Keys", got["run.seed"].Origin)
+	require.Contains(t, got["run.seed"].Problem, "the run was begun with")
+	require.Equal(t, "cispo", got["trainer.loss.name"].Value)
+}

@@ -166,13 +166,14 @@ func (r *resumption) checkSame() error {
 	if err != nil {
 		return err
 	}
-	var begun, trained, keys, noted []string
+	var begun, trained []error
+	var keys, noted []string
 	for _, c := range trainer.Changes(was, trainingSettings(r.cfg)) {
 		switch {
 		case r.definesRun(c.Key):
-			begun = append(begun, fmt.Sprintf("%s: %s, and the run was begun with %s", c.Key, c.After, c.Before))
+			begun = append(begun, r.changeFault(c, fmt.Sprintf("%s, and the run was begun with %s", c.After, c.Before)))
 		case affectsTraining(c.Key) && !r.mayChange(c.Key):
-			trained = append(trained, fmt.Sprintf("%s: %s, and step %d was trained with %s", c.Key, c.After, state.Step, c.Before))
+			trained = append(trained, r.changeFault(c, fmt.Sprintf("%s, and step %d was trained with %s", c.After, state.Step, c.Before)))
 			keys = append(keys, c.Key)
 		default:
 			noted = append(noted, c.String())
@@ -181,13 +182,13 @@ func (r *resumption) checkSame() error {
 	var faults []error
 	if len(begun) > 0 {
 		faults = append(faults, fmt.Errorf("run %s in %s cannot go on under another configuration; begin another with --run.name, or go on "+
-			"with its own, --config %s:\n%s",
-			r.cfg.Run.Name, r.cfg.Folder(), filepath.Join(r.cfg.Folder(), ConfigFile), strings.Join(begun, "\n")))
+			"with its own, --config %s:\n%w",
+			r.cfg.Run.Name, r.cfg.Folder(), filepath.Join(r.cfg.Folder(), ConfigFile), errors.Join(begun...)))
 	}
 	if len(trained) > 0 {
 		faults = append(faults, fmt.Errorf("run %s in %s was trained otherwise so far; begin another with --run.name, give the old values, "+
-			"or let it go on so with --run.allow_change %s:\n%s",
-			r.cfg.Run.Name, r.cfg.Folder(), strings.Join(keys, ","), strings.Join(trained, "\n")))
+			"or let it go on so with --run.allow_change %s:\n%w",
+			r.cfg.Run.Name, r.cfg.Folder(), strings.Join(keys, ","), errors.Join(trained...)))
 	}
 	if len(faults) > 0 {
 		return config.Invalid(errors.Join(faults...))
@@ -204,6 +205,11 @@ func (r *resumption) checkSame() error {
 			r.cfg.Run.Name, state.Step, r.cfg.Trainer.Steps, state.Step+30)
 	}
 	return nil
+}
+
+// changeFault is the fault of a key that has another value than the run so far.
+func (r *resumption) changeFault(c checkpoint.RecordChange, problem string) error {
+	return &config.ValueError{Key: c.Key, Value: c.After, Origin: r.origins[c.Key], Problem: problem}
 }
 
 // mayChange reports whether the configuration lets a key of the algorithm change: run.allow_change names the key or its section, or the

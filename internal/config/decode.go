@@ -47,7 +47,7 @@ func (l *loader) mergeSource(into any, source sourceLayer) {
 		case !l.isKnown(key) && !isChosenKey(into, key):
 			continue
 		case !l.isKnown(key):
-			l.errs = append(l.errs, &ValueError{Key: key, Origin: from, Problem: unknownKey(into, key, l.known)})
+			l.errs = append(l.errs, &ValueError{Key: key, Origin: from, Value: fmt.Sprint(v), Problem: unknownKey(into, key, l.known)})
 			continue
 		case v == Hidden:
 			l.errs = append(l.errs, &ValueError{Key: key, Origin: from, Problem: fmt.Sprintf(
@@ -141,7 +141,7 @@ func (l *loader) decodeValues(into any) {
 		}})
 		if err != nil {
 			l.errs = append(l.errs, &ValueError{
-				Key: key, Origin: l.origins[key],
+				Key: key, Origin: l.origins[key], Value: fmt.Sprint(l.k.Get(key)),
 				Problem: fmt.Sprintf("cannot use %v: %s", quoteEmpty(l.k.Get(key)), "want "+describeKind(at.field.Type())),
 			})
 		}

@@ -61,7 +61,10 @@ func listFaults(err error) (out []Fault) {
 			return out
 		}
 		if one, ok := err.(*ValueError); ok { //nolint:errorlint // what wraps one has more to say
-			value, problem := cutValue(one.Problem)
+			value, problem := one.Value, one.Problem
+			if value == "" {
+				value, problem = cutValue(one.Problem)
+			}
 			return []Fault{{Key: one.Key, Value: value, Origin: one.Origin, Problem: problem}}
 		}
 		inner, ok := err.(interface{ Unwrap() error })
@@ -85,8 +88,14 @@ func parseFault(text string) Fault {
 	return Fault{Key: strings.TrimSuffix(head, ": "), Value: value, Problem: problem}
 }
 
-// cutValue takes the value off the head of a problem: what stands in quotes, or one word, before a colon.
+// cutValue takes the value off the head of a problem: what stands in quotes, or one word, before a colon. The value of an unknown name
+// stands behind the word unknown.
 func cutValue(text string) (value, problem string) {
+	if name, ok := strings.CutPrefix(text, "unknown "); ok {
+		if n, err := fmt.Sscanf(name, "%q", &value); err == nil && n == 1 {
+			return value, text
+		}
+	}
 	head, rest, found := strings.Cut(text, ": ")
 	if !found {
 		return "", text

@@ -49,6 +49,8 @@ func Variable(key string) string { return Prefix + strings.ToUpper(strings.Repla
 type ValueError struct {
 	// Key is the full path, Origin the file, variable or flag that it came from.
 	Key, Origin, Problem string
+	// Value is the key's value as text where Problem does not begin with it; "" otherwise.
+	Value string
 }
 
 func (e *ValueError) Error() string {
