@@ -12,6 +12,7 @@ import (
 	"github.com/weir-rl/weir/trainer/checkpoint"
 	"github.com/weir-rl/weir/trainer/learner"
 	"github.com/weir-rl/weir/trainer/metrics"
+	"github.com/weir-rl/weir/trainer/relearn"
 )
 
 // trainer is the state of the loop: the rooms, and the values that pass between the stages of a step.
@@ -193,7 +194,7 @@ func (t *trainer) resumeFrom(ctx context.Context, fence context.CancelCauseFunc,
 			return err
 		}
 	}
-	if err := t.learner.Restore(ctx, learnerState(c)); err != nil {
+	if err := t.learner.Restore(ctx, relearn.StateOf(c)); err != nil {
 		return fmt.Errorf("checkpoint of step %d: %w", s.Step, err)
 	}
 	if t.learner.NeedsReference() {
@@ -232,23 +233,6 @@ func (t *trainer) takeRun(ctx context.Context, s *checkpoint.State) error {
 	}
 	t.poisoned.held = true
 	return nil
-}
-
-// learnerState returns the learner's part of a checkpoint.
-func learnerState(c *checkpoint.Checkpoint) *learner.State {
-	s := &learner.State{
-		Random: c.State.Random, KLCoef: c.State.KLCoef, ConfiguredKLCoef: c.State.ConfiguredKLCoef,
-	}
-	if c.Dir != "" { // else it is version 0, which the engine holds
-		s.Policy = &learner.Network{Dir: c.Dir, OptimizerSteps: c.State.OptimizerSteps}
-	}
-	if c.CriticDir != "" {
-		s.Critic = &learner.Network{Dir: c.CriticDir, OptimizerSteps: c.State.CriticOptimizerSteps}
-	}
-	if a := c.State.Advantage; a != nil {
-		s.Estimator = &learner.EstimatorState{Name: a.Name, State: a.State}
-	}
-	return s
 }
 
 // closeRooms ends everything that startTrainer began.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"math"
 	"slices"
 	"time"
 
@@ -67,9 +65,8 @@ func (t *trainer) saveStep(ctx context.Context) error {
 	c.Record.Groups = batchRecord(t.batch)
 	c.Batch = t.batch.Deliveries()
 	if t.batch != nil {
-		c.State.Metrics = t.report.stepMetrics(began, t.intake.Counts(), t.control.writtenBounds())
-		// The checkpoint holds the metrics as JSON, which has no NaN or infinity.
-		maps.DeleteFunc(c.State.Metrics, func(_ string, x float64) bool { return math.IsNaN(x) || math.IsInf(x, 0) })
+		c.Record.Result = &checkpoint.Result{Numbers: checkpoint.FiniteNumbers(t.report.stats.learnt.Metrics())}
+		c.State.Metrics = checkpoint.FiniteNumbers(t.report.stepMetrics(began, t.intake.Counts(), t.control.writtenBounds()))
 	}
 	if err := t.store.Save(ctx, c); err != nil {
 		return err
@@ -97,6 +94,7 @@ func (t *trainer) renewCheckpoint(ctx context.Context) error {
 	c.Record = t.newRecord(&c.State)
 	c.Record.Continue(t.recorded)
 	c.Record.Groups, c.Record.Batch, c.Record.Changed = t.recorded.Groups, t.recorded.Batch, t.recorded.Changed
+	c.Record.Result = t.recorded.Result
 	c.Record.Rejected = append(slices.Clone(t.recorded.Rejected), c.Record.Rejected...)
 	c.Record.Dropped = append(slices.Clone(t.recorded.Dropped), c.Record.Dropped...)
 	if err := t.store.Renew(ctx, c); err != nil {

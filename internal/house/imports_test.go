@@ -38,6 +38,7 @@ trainer/batch: schemas gpu trainer/stats
 trainer/stats: schemas
 trainer/admission: schemas
 trainer/selection: schemas trainer/stats
+trainer/relearn: schemas gpu trainer/batch trainer/checkpoint trainer/learner
 trainer/branch: schemas internal/check
 gpu: schemas gpu internal/child
 internal: schemas internal

@@ -40,10 +40,10 @@ func played(t *testing.T, sample int, reward float64, agents map[string]float64)
 func TestEachAgentIsCreditedWithItsOwnReward(t *testing.T) {
 	t.Parallel()
 	shape := func(*schemas.Trajectory) float64 { return -4 }
-	with := newMember(schemas.Delivery{Trajectory: played(t, 0, 1, map[string]float64{"solver": 8})}, shape)
-	without := newMember(schemas.Delivery{Trajectory: played(t, 1, 2, nil)}, shape)
-	greedy := newMember(schemas.Delivery{Trajectory: played(t, 1, 3, map[string]float64{"proposer": 16})}, shape)
-	lone := newMember(schemas.Delivery{Trajectory: &schemas.Trajectory{Reward: 5, Segments: []schemas.Segment{named("judge", 0, 1)}}}, nil)
+	with := NewMember(schemas.Delivery{Trajectory: played(t, 0, 1, map[string]float64{"solver": 8})}, shape)
+	without := NewMember(schemas.Delivery{Trajectory: played(t, 1, 2, nil)}, shape)
+	greedy := NewMember(schemas.Delivery{Trajectory: played(t, 1, 3, map[string]float64{"proposer": 16})}, shape)
+	lone := NewMember(schemas.Delivery{Trajectory: &schemas.Trajectory{Reward: 5, Segments: []schemas.Segment{named("judge", 0, 1)}}}, nil)
 	r := NewRows(&Batch{Groups: []Taken{
 		{Members: []Member{without}, Baseline: &greedy},
 		{Members: []Member{with, without, lone}, Baseline: &greedy},
@@ -78,7 +78,7 @@ func TestAnAgentThatSampledNothingIsNotCredited(t *testing.T) {
 		Segments: []schemas.Segment{named("a", 0, 1), named("b", 0, 0)}, AgentRewards: map[string]float64{"a": 1, "b": 2},
 		Turns: []schemas.Turn{{Segment: 1, Start: 1, End: 2, Reward: 4}},
 	}
-	m := newMember(schemas.Delivery{Trajectory: tr}, nil)
+	m := NewMember(schemas.Delivery{Trajectory: tr}, nil)
 	require.Equal(t, []float64{0, 1}, NewRows(&Batch{Groups: []Taken{{Members: []Member{m}}}}).Rewards)
 	require.Equal(t, map[string]float64{"a": 1}, m.agentReturns())
 }

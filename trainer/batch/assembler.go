@@ -281,7 +281,7 @@ func (a *Assembler) placeDelivery(d schemas.Delivery, e *Effects) *openGroup {
 		e.addRejected(d.Sequence, t.ID, schemas.ReasonDuplicate, "the sample was given up before and its group is complete")
 		return g
 	}
-	m := newMember(d, a.cfg.Shape)
+	m := NewMember(d, a.cfg.Shape)
 	if err := a.checkMember(g, &m); err != nil {
 		reason := schemas.ReasonPoisoned
 		if errors.Is(err, errForeign) {

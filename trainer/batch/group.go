@@ -64,7 +64,8 @@ type Member struct {
 	PassedOver bool
 }
 
-func newMember(d schemas.Delivery, shape func(*schemas.Trajectory) float64) Member {
+// NewMember is the member of a delivered trajectory; shape, which may be nil, gives what is added to its reward.
+func NewMember(d schemas.Delivery, shape func(*schemas.Trajectory) float64) Member {
 	m := Member{
 		Sequence: d.Sequence, Trajectory: d.Trajectory,
 		Oldest: d.Trajectory.OldestVersion(), Newest: d.Trajectory.NewestVersion(),

@@ -101,7 +101,7 @@ func TestRewardsOfSegmentsThatAreLeftOutAreNotLost(t *testing.T) {
 
 func TestStalenessIsSplitAtTheNewestToken(t *testing.T) {
 	t.Parallel()
-	m := newMember(schemas.Delivery{Trajectory: trajectory(0, 0, 0, 1, 1, 2, 5, 3)}, nil)
+	m := NewMember(schemas.Delivery{Trajectory: trajectory(0, 0, 0, 1, 1, 2, 5, 3)}, nil)
 	flight, queue := m.Staleness(9)
 	require.Equal(t, []int64{3, 4}, []int64{flight, queue})
 }

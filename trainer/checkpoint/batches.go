@@ -95,6 +95,19 @@ func listKept(dir string) ([]keptFile, error) {
 	return kept, nil
 }
 
+// KeptSteps lists the steps whose batches a store keeps, in order.
+func KeptSteps(dir string) ([]int64, error) {
+	kept, err := listKept(dir)
+	if err != nil {
+		return nil, fmt.Errorf("list kept batches: %w", err)
+	}
+	steps := make([]int64, len(kept))
+	for i, k := range kept {
+		steps[i] = k.step
+	}
+	return steps, nil
+}
+
 // dropBatches removes the oldest batches until those left are within Batches and BatchBytes. The newest, just written,
 // stays.
 func (s *Store) dropBatches(newest keptFile) error {

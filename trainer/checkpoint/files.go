@@ -58,9 +58,14 @@ func (d *Damage) Error() string {
 	return fmt.Sprintf("checkpoint %s: %s: want %s, have %s", d.Dir, d.File, d.Want, d.Have)
 }
 
-// sealFolder syncs every file of a folder, and of its subfolders, and writes the manifest last.
-func sealFolder(dir string, step int64) error {
+// sealFolder syncs every file of a folder, and of its subfolders, and writes the manifest last. The files of done are hashed and synced
+// already.
+func sealFolder(dir string, step int64, done ...fileEntry) error {
 	m := manifest{Format: Format, Step: step}
+	isDone := map[string]bool{}
+	for _, f := range done {
+		isDone[f.Name] = true
+	}
 	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -73,26 +78,33 @@ func sealFolder(dir string, step int64) error {
 			return fmt.Errorf("%s is not a plain file", path)
 		}
 		name, err := filepath.Rel(dir, path)
-		m.Files = append(m.Files, fileEntry{Name: filepath.ToSlash(name)})
+		if name = filepath.ToSlash(name); !isDone[name] {
+			m.Files = append(m.Files, fileEntry{Name: name})
+		}
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	err = runParallel(len(m.Files), func(i int) error {
-		entry, err := describeFile(filepath.Join(dir, m.Files[i].Name), true)
-		entry.Name = m.Files[i].Name
-		m.Files[i] = entry
-		return err
-	})
-	if err != nil {
+	if err := describeFiles(dir, m.Files); err != nil {
 		return err
 	}
+	m.Files = append(m.Files, done...)
 	slices.SortFunc(m.Files, func(a, b fileEntry) int { return cmp.Compare(a.Name, b.Name) })
 	if err := writeJSON(filepath.Join(dir, manifestFile), m); err != nil {
 		return err
 	}
 	return syncDir(dir)
+}
+
+// describeFiles syncs the named files of a folder, and fills in their sizes and hashes.
+func describeFiles(dir string, files []fileEntry) error {
+	return runParallel(len(files), func(i int) error {
+		entry, err := describeFile(filepath.Join(dir, files[i].Name), true)
+		entry.Name = files[i].Name
+		files[i] = entry
+		return err
+	})
 }
 
 // runParallel calls do for 0 to n-1, as many at a time as there are processors, at most four: the disk is shared. It returns the error of

@@ -1,6 +1,8 @@
 package checkpoint
 
 import (
+	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -23,6 +25,8 @@ type Record struct {
 	Changed  []RecordChange `json:"changed,omitempty"`
 	// Batch is set when the batch itself is kept: ReadBatch.
 	Batch *KeptBatch `json:"batch,omitempty"`
+	// Result is what the step made of its batch; nil in lines of a build that did not note it.
+	Result *Result `json:"result,omitempty"`
 	// Rejected are the trajectories that ended otherwise.
 	Rejected []RecordRejection `json:"rejected,omitempty"`
 	// Dropped are the groups that were not trained on.
@@ -38,6 +42,22 @@ type Record struct {
 	// Chain is the SHA-256, in hex, of the chain of the line before and this line without its own chain: a line cannot be changed, taken
 	// out or put in unnoticed. "" in lines of a build without chains. It is the line's last field.
 	Chain string `json:"chain,omitempty"`
+}
+
+// Result is the outcome of a step, with which the same step is compared when it is learnt again.
+type Result struct {
+	// Files are the SHA-256, in hex, of the files of tensors in the step's checkpoint, by name within it: weights and moments of the policy
+	// and of a critic that is a network of its own.
+	Files map[string]string `json:"files"`
+	// Numbers are the learner's metrics of the step, by key; those that are not finite are left out. Step 0 has none.
+	Numbers map[string]float64 `json:"numbers,omitempty"`
+}
+
+// FiniteNumbers are the metrics that a Result has: JSON has no NaN or infinity.
+func FiniteNumbers(metrics map[string]float64) map[string]float64 {
+	out := maps.Clone(metrics)
+	maps.DeleteFunc(out, func(_ string, x float64) bool { return math.IsNaN(x) || math.IsInf(x, 0) })
+	return out
 }
 
 // RecordChange is a setting that changed between two steps.

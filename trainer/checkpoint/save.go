@@ -76,27 +76,14 @@ func (s *Store) writeCheckpoint(ctx context.Context, c *Checkpoint, after Tail) 
 	}
 	state := c.State
 	state.Format, state.Records = Format, &after
-	var err error
-	if err = writeModel(ctx, tmp, c.Policy, c.Tokenizer); err != nil {
+	if err := s.writeNetworks(ctx, tmp, c, &state); err != nil {
 		return err
 	}
-	if err = c.Files.Write(tmp); err != nil {
+	tensors, err := hashTensors(tmp)
+	if err != nil {
 		return err
 	}
-	s.stageDone("model")
-	if state.OptimizerSteps, err = c.Policy.SaveOptimizer(ctx, tmp); err != nil {
-		return err
-	}
-	if c.Critic != nil {
-		dir := filepath.Join(tmp, criticDir)
-		if err := writeModel(ctx, dir, c.Critic, c.Tokenizer); err != nil {
-			return fmt.Errorf("critic: %w", err)
-		}
-		if state.CriticOptimizerSteps, err = c.Critic.SaveOptimizer(ctx, dir); err != nil {
-			return fmt.Errorf("critic: %w", err)
-		}
-		s.stageDone("critic")
-	}
+	c.Record.noteFiles(tensors)
 	if len(c.Pending) > 0 {
 		pending, err := encodePending(c.Pending)
 		if err != nil {
@@ -119,13 +106,39 @@ func (s *Store) writeCheckpoint(ctx context.Context, c *Checkpoint, after Tail) 
 		}
 	}
 	s.stageDone("state")
-	if err := sealFolder(tmp, step); err != nil {
+	if err := sealFolder(tmp, step, tensors...); err != nil {
 		return err
 	}
 	s.stageDone("seal")
 	err = s.replaceFolder(tmp, final)
 	s.stageDone("rename")
 	return err
+}
+
+// writeNetworks writes the policy and the critic with their optimizers, whose counts go into state.
+func (s *Store) writeNetworks(ctx context.Context, dir string, c *Checkpoint, state *State) (err error) {
+	if err := writeModel(ctx, dir, c.Policy, c.Tokenizer); err != nil {
+		return err
+	}
+	if err := c.Files.Write(dir); err != nil {
+		return err
+	}
+	s.stageDone("model")
+	if state.OptimizerSteps, err = c.Policy.SaveOptimizer(ctx, dir); err != nil {
+		return err
+	}
+	if c.Critic == nil {
+		return nil
+	}
+	dir = filepath.Join(dir, criticDir)
+	if err := writeModel(ctx, dir, c.Critic, c.Tokenizer); err != nil {
+		return fmt.Errorf("critic: %w", err)
+	}
+	if state.CriticOptimizerSteps, err = c.Critic.SaveOptimizer(ctx, dir); err != nil {
+		return fmt.Errorf("critic: %w", err)
+	}
+	s.stageDone("critic")
+	return nil
 }
 
 // writeModel writes a whole model folder.

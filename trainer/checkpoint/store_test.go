@@ -166,6 +166,14 @@ func TestSaveAndLoad(t *testing.T) {
 	want.State.Records, want.Record.Chain = c.State.Records, c.Record.Chain
 	require.Equal(t, records[2].Chain, c.State.Records.Chain)
 	require.Equal(t, want.State, c.State)
+	// The record has the hashes of the files of tensors, which the manifest has too.
+	require.Len(t, c.Record.Result.Files, 5)
+	for name, hash := range c.Record.Result.Files {
+		data, err := os.ReadFile(filepath.Join(c.Dir, name))
+		require.NoError(t, err)
+		require.Equal(t, schemas.ContentHash(data), hash, name)
+	}
+	want.Record.Result = c.Record.Result
 	require.Equal(t, want.Record, c.Record)
 	require.Equal(t, s.Path(3), c.Dir)
 	equal(t, want.Policy.(*network), read(t, c.Dir, c.State.OptimizerSteps))

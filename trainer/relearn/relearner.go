@@ -1,0 +1,109 @@
+package relearn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/trainer/checkpoint"
+	"github.com/weir-rl/weir/trainer/learner"
+)
+
+// Relearner is a learner at a step of a run. It must not be called by several goroutines at once. Close it.
+type Relearner struct {
+	cfg     learner.Config
+	engine  gpu.Engine
+	learner *learner.Learner
+	step    int64
+}
+
+// Open makes a learner at a checkpoint of the store dir. deps.Engine gets the checkpoint's weights and moments. Its batches must have been
+// trained on under cfg.
+func Open(ctx context.Context, dir string, cfg learner.Config, deps learner.Deps, from *checkpoint.Checkpoint) (_ *Relearner, err error) {
+	l, err := learner.New(cfg, deps)
+	if err != nil {
+		return nil, err
+	}
+	r := &Relearner{cfg: cfg, engine: deps.Engine, learner: l, step: from.State.Step}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, r.Close())
+		}
+	}()
+	if err := l.Restore(ctx, StateOf(from)); err != nil {
+		return nil, fmt.Errorf("checkpoint of step %d: %w", r.step, err)
+	}
+	if !l.NeedsReference() {
+		return r, nil
+	}
+	return r, l.OpenReference(func(reference gpu.Engine) error { return checkpoint.LoadReference(ctx, dir, reference) })
+}
+
+// StateOf is the learner's part of a checkpoint.
+func StateOf(c *checkpoint.Checkpoint) *learner.State {
+	s := &learner.State{
+		Random: c.State.Random, KLCoef: c.State.KLCoef, ConfiguredKLCoef: c.State.ConfiguredKLCoef,
+	}
+	if c.Dir != "" { // else it is version 0, which the engine holds
+		s.Policy = &learner.Network{Dir: c.Dir, OptimizerSteps: c.State.OptimizerSteps}
+	}
+	if c.CriticDir != "" {
+		s.Critic = &learner.Network{Dir: c.CriticDir, OptimizerSteps: c.State.CriticOptimizerSteps}
+	}
+	if a := c.State.Advantage; a != nil {
+		s.Estimator = &learner.EstimatorState{Name: a.Name, State: a.State}
+	}
+	return s
+}
+
+// Step is the step whose state the learner has.
+func (r *Relearner) Step() int64 { return r.step }
+
+// Learn learns the next step, whose record is given, from the batch that the store dir has kept of it, and returns the step's numbers as a
+// record has them. The error is a *[checkpoint.Damage] where the batch was changed, and wraps [checkpoint.ErrNoBatch] where it is gone.
+func (r *Relearner) Learn(ctx context.Context, dir string, record *checkpoint.Record) (map[string]float64, error) {
+	if record.Step != r.step+1 {
+		return nil, fmt.Errorf("learn step %d again: the learner is at step %d", record.Step, r.step)
+	}
+	kept, err := checkpoint.ReadBatch(dir, record)
+	if err != nil {
+		return nil, err
+	}
+	b, err := NewBatch(r.cfg, record, kept)
+	if err != nil {
+		return nil, err
+	}
+	stats, err := r.learner.Learn(ctx, b)
+	if err != nil {
+		return nil, fmt.Errorf("step %d: %w", record.Step, err)
+	}
+	r.step++
+	return checkpoint.FiniteNumbers(stats.Metrics()), nil
+}
+
+// Save writes the learner's state into a folder that is missing or empty, and returns it as a checkpoint that Open takes, with the hashes
+// of its files in its record.
+func (r *Relearner) Save(ctx context.Context, dir string) (*checkpoint.Checkpoint, error) {
+	s, err := r.learner.Snapshot()
+	if err != nil {
+		return nil, err
+	}
+	c := &checkpoint.Checkpoint{
+		State:  checkpoint.State{Step: r.step, Random: s.Random, KLCoef: s.KLCoef, ConfiguredKLCoef: s.ConfiguredKLCoef},
+		Policy: r.engine,
+	}
+	if critic := r.learner.Critic(); critic != nil {
+		c.Critic = critic
+	}
+	if s.Estimator != nil {
+		c.State.Advantage = &checkpoint.AdvantageState{Name: s.Estimator.Name, State: s.Estimator.State}
+	}
+	if err := checkpoint.WriteTensors(ctx, dir, c); err != nil {
+		return nil, fmt.Errorf("write the tensors of step %d: %w", r.step, err)
+	}
+	return c, nil
+}
+
+// Close closes the engines beside the policy's.
+func (r *Relearner) Close() error { return r.learner.Close() }
