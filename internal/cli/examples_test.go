@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-rl/weir/internal/builtin"
+	"github.com/weir-rl/weir/internal/compare"
 	"github.com/weir-rl/weir/internal/config"
 	"github.com/weir-rl/weir/internal/fulltest"
 	"github.com/weir-rl/weir/internal/report"
@@ -32,6 +33,15 @@ func TestExamplesAreValid(t *testing.T) {
 			return err
 		}
 		seen++
+		if filepath.Base(path) == "compare.yaml" {
+			file, err := compare.ReadFile(path)
+			require.NoError(t, err)
+			_, err = file.MakePlan(t.TempDir(), compare.All, func(from config.Sources) (*config.Config, map[string]string, error) {
+				return config.Resolve(builtin.Doors(), from)
+			})
+			require.NoError(t, err)
+			return nil
+		}
 		cfg, _, err := config.Resolve(builtin.Doors(), config.Sources{Files: []string{path}})
 		require.NoError(t, err, path)
 		require.NoError(t, cfg.Finish(), path)

@@ -44,6 +44,7 @@ gpu: schemas gpu internal/child
 internal: schemas internal
 internal/check:
 internal/child:
+internal/compare: schemas trainer/metrics internal
 internal/turns:
 internal/openai: gpu/hf/chat
 internal/fakeserver: schemas gpu internal

@@ -1,0 +1,108 @@
+package compare
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/internal/report"
+)
+
+func TestClaimsAreParsed(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]Claim{
+		"a reaches 0.9 in at most half of b's steps":      {Left: Term{"a", "steps", 0.9}, Operator: "<=", Factor: 0.5, Right: &Term{"b", "steps", 0.9}},
+		"a reaches 0.9 in at most a quarter of b's steps": {Left: Term{"a", "steps", 0.9}, Operator: "<=", Factor: 0.25, Right: &Term{"b", "steps", 0.9}},
+		"a reaches 0.9 in at most b's steps":              {Left: Term{"a", "steps", 0.9}, Operator: "<=", Factor: 1, Right: &Term{"b", "steps", 0.9}},
+		"a reaches 0.9 in at most 2 times b's steps":      {Left: Term{"a", "steps", 0.9}, Operator: "<=", Factor: 2, Right: &Term{"b", "steps", 0.9}},
+		"a reaches 0.9 in at most 30 steps":               {Left: Term{"a", "steps", 0.9}, Operator: "<=", Factor: 1, Plus: 30},
+		"a final >= b final":                              {Left: Term{Arm: "a", Metric: "final"}, Operator: ">=", Factor: 1, Right: &Term{Arm: "b", Metric: "final"}},
+		"a sampled > b sampled + 0.1":                     {Left: Term{Arm: "a", Metric: "sampled"}, Operator: ">", Factor: 1, Right: &Term{Arm: "b", Metric: "sampled"}, Plus: 0.1},
+		"a processor <= 0.5 * b processor - 3":            {Left: Term{Arm: "a", Metric: "processor"}, Operator: "<=", Factor: 0.5, Right: &Term{Arm: "b", Metric: "processor"}, Plus: -3},
+		"a steps to 0.8 < 12":                             {Left: Term{"a", "steps", 0.8}, Operator: "<", Factor: 1, Plus: 12},
+	} {
+		want.Text = text
+		got, err := ParseClaim(text)
+		require.NoError(t, err, text)
+		require.Equal(t, want, got, text)
+	}
+	for text, fault := range map[string]string{
+		"":                                  "want a metric",
+		"a finale >= b final":               `"finale": want a metric`,
+		"a final = b final":                 `"=": want >=, >, <= or <`,
+		"a final >= b final or so":          `"or so" is left over`,
+		"a reaches 9 in at most b's steps":  "want a score above 0, at most 1",
+		"a reaches 0.9 in at most b steps":  "want the steps of another arm",
+		"a reaches 0.9 before b":            `want "in at most"`,
+		"a final >= -1 * b final":           "want a positive number",
+		"a final >= b final +":              "want a number after + or -",
+		"a reaches NaN in at most 30 steps": "want a score above 0, at most 1",
+	} {
+		_, err := ParseClaim(text)
+		require.ErrorContains(t, err, fault, text)
+	}
+}
+
+func FuzzParseClaim(f *testing.F) {
+	f.Add("a reaches 0.9 in at most half of b's steps")
+	f.Add("a final >= 0.5 * b final - 0.1")
+	f.Fuzz(func(t *testing.T, text string) {
+		c, err := ParseClaim(text)
+		if err != nil {
+			return
+		}
+		again, err := ParseClaim(c.Text)
+		require.NoError(t, err)
+		require.Equal(t, c, again)
+	})
+}
+
+// run has a curve at the versions 0, 2, 4, ...
+func run(final float64, curve ...float64) *Scores {
+	s := &Scores{Final: final}
+	for i, y := range curve {
+		s.curve.X, s.curve.Y = append(s.curve.X, float64(2*i)), append(s.curve.Y, y)
+	}
+	return s
+}
+
+func TestClaimsAreJudged(t *testing.T) {
+	t.Parallel()
+	scores := map[string]map[int64]*Scores{
+		// Every seed differs by more than the arms, and each pair by 0.1: only the pairs decide.
+		"a": {1: run(0.3, 0.1, 0.9), 2: run(0.6, 0.1, 0.9), 3: run(0.9, 0.1, 0.9)},
+		"b": {1: run(0.2, 0.1, 0.5, 0.6, 0.9), 2: run(0.5, 0.1, 0.5, 0.9), 3: run(0.8, 0.1, 0.2, 0.3, 0.4)},
+		"c": {1: run(0.4, 0.1, 0.2), 2: run(0.5, 0.1, 0.2)},
+	}
+	for text, want := range map[string]string{
+		"a final > b final":                          Held,
+		"b final >= a final":                         NotHeld,
+		"a final >= b final + 0.1001":                NotHeld,
+		"a final >= a final":                         Held,
+		"a final > a final":                          NotHeld,
+		"a final >= 0.6":                             Undecided,
+		"a final >= 0.25":                            Held,
+		"a reaches 0.9 in at most half of b's steps": Held, // 2 of 6, 2 of 4, and b's third run needs more than 6
+		"b reaches 0.9 in at most a's steps":         NotHeld,
+		"b reaches 0.9 in at most 30 steps":          Undecided, // one never did
+		"c reaches 0.9 in at most b's steps":         Undecided,
+	} {
+		c, err := ParseClaim(text)
+		require.NoError(t, err)
+		got := judgeClaim(c, []int64{1, 2, 3}, scores)
+		require.Equal(t, want, got.Verdict, "%s: %+v", text, got)
+	}
+	c, err := ParseClaim("a final > c final")
+	require.NoError(t, err)
+	require.Equal(t, []int64{1, 2}, judgeClaim(c, []int64{1, 2, 3}, scores).Seeds, "the third seed has no pair")
+	one := judgeClaim(c, []int64{1, 3}, scores)
+	require.Equal(t, Undecided, one.Verdict)
+	require.Contains(t, one.Why, "of 1 seeds every run is finished")
+}
+
+func TestStepsToAScoreAreNoNumberWhereItIsNeverReached(t *testing.T) {
+	t.Parallel()
+	s := &Scores{curve: report.Series{X: []float64{0, 2}, Y: []float64{0.5, 0.7}}}
+	require.Equal(t, exactly(2), s.stepsTo(0.7))
+	require.InDelta(t, 2, s.stepsTo(0.8).low, 0)
+}

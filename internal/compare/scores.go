@@ -1,0 +1,107 @@
+package compare
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/weir-rl/weir/internal/report"
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/trainer/metrics"
+)
+
+// Scores are the numbers of a finished run. A score is a share of questions answered rightly, in [0, 1].
+type Scores struct {
+	// Start and End are the first and the last greedy score on the validation split, Area is the mean score from the first to the last
+	// scored version, and Fall the largest fall of the score below an earlier one.
+	Start float64 `json:"start"`
+	End   float64 `json:"end"`
+	Area  float64 `json:"area"`
+	Fall  float64 `json:"fall"`
+	// Final and Sampled are the last version's scores on the test split, greedy and at temperature 1.
+	Final   float64 `json:"final"`
+	Sampled float64 `json:"sampled"`
+	// Tokens are the tokens that were trained on.
+	Tokens float64 `json:"tokens"`
+	Spent
+	// curve is the greedy score on the validation split over the versions.
+	curve report.Series
+}
+
+// bounds hold a number that need not be known exactly.
+type bounds struct{ low, high float64 }
+
+func exactly(v float64) bounds { return bounds{v, v} }
+
+// readScores reads the numbers of a finished run.
+func readScores(r *Run) (*Scores, error) {
+	records, err := r.records()
+	if err != nil {
+		return nil, err
+	}
+	learning, ok := report.ReadLearning(records)
+	if !ok {
+		return nil, fmt.Errorf("run %s: fewer than two versions were scored: lower eval.every or raise trainer.steps", r.Name)
+	}
+	s := &Scores{
+		Start: learning.Start, End: learning.End, Area: learning.Area, Final: math.NaN(), Sampled: math.NaN(),
+		curve: report.Collect(records, string(schemas.EventEvaluated), metrics.EvalExactMatch.Name, r.Arm),
+	}
+	best := 0.0
+	for _, y := range s.curve.Y {
+		best = max(best, y)
+		s.Fall = max(s.Fall, best-y)
+	}
+	for _, rec := range records {
+		switch rec.Type {
+		case report.Tested:
+			if v, ok := rec.Metrics[metrics.TestExactMatchGreedy.Name]; ok {
+				s.Final = v
+			}
+			if v, ok := rec.Metrics[metrics.TestExactMatchSampled.Name]; ok {
+				s.Sampled = v
+			}
+		case string(schemas.EventStepDone):
+			s.Tokens = max(s.Tokens, rec.Metrics[metrics.TotalTokens.Name])
+		}
+	}
+	if math.IsNaN(s.Final) || math.IsNaN(s.Sampled) {
+		return nil, fmt.Errorf("run %s has no score on the test split: give its tasks test questions and eval.test_questions", r.Name)
+	}
+	s.Spent, err = readSpent(r)
+	return s, err
+}
+
+// stepsTo is the first scored version with at least a score. Of a run that never has it, the number is above its last version.
+func (s *Scores) stepsTo(score float64) bounds {
+	at := slices.IndexFunc(s.curve.Y, func(y float64) bool { return y >= score })
+	if at < 0 {
+		return bounds{s.curve.X[len(s.curve.X)-1], math.Inf(1)}
+	}
+	return exactly(s.curve.X[at])
+}
+
+// valueOf is the value of a claim's term.
+func (s *Scores) valueOf(t Term) bounds {
+	switch t.Metric {
+	case metricSteps:
+		return s.stepsTo(t.Score)
+	case "final":
+		return exactly(s.Final)
+	case "sampled":
+		return exactly(s.Sampled)
+	case "area":
+		return exactly(s.Area)
+	case "start":
+		return exactly(s.Start)
+	case "end":
+		return exactly(s.End)
+	case "fall":
+		return exactly(s.Fall)
+	case "tokens":
+		return exactly(s.Tokens)
+	case "processor":
+		return exactly(s.ProcessorSeconds)
+	}
+	return bounds{math.Inf(-1), math.Inf(1)}
+}
