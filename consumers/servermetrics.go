@@ -20,7 +20,7 @@ type ServerMetrics struct {
 	EndsDeviation      *prometheus.GaugeVec
 }
 
-// Forget takes away the gauges of a server, which is down or gone. Its counters stay.
+// Forget takes away the gauges of a server that is down. Its counters stay.
 func (m *ServerMetrics) Forget(server string) {
 	m.ForgetLoad(server)
 	for _, g := range []*prometheus.GaugeVec{m.MaxTokens, m.EndsDeviation} {
@@ -32,6 +32,13 @@ func (m *ServerMetrics) Forget(server string) {
 func (m *ServerMetrics) ForgetLoad(server string) {
 	for _, g := range []*prometheus.GaugeVec{m.Queue, m.CacheUse, m.Preemptions} {
 		g.DeletePartialMatch(prometheus.Labels{"server": server})
+	}
+}
+
+// ForgetEnds takes away the counters of a server that is gone, which may have been one of many.
+func (m *ServerMetrics) ForgetEnds(server string) {
+	for _, c := range []*prometheus.CounterVec{m.Ends, m.EndsExpected} {
+		c.DeletePartialMatch(prometheus.Labels{"server": server})
 	}
 }
 

@@ -182,3 +182,25 @@ func TestALoadThatChangedTooLittleHasNoVerdict(t *testing.T) {
 	v = compareWeights(t.Context(), &evidence{snapshot: before, checksums: same}, &evidence{checksums: same}, want)
 	require.Equal(t, checkStale, v.result)
 }
+
+// A server that has no checksums any more after a load was not verified by that load: the load neither settles it nor shows old tensors.
+func TestChecksumsThatAreGoneAfterALoadSettleNothing(t *testing.T) {
+	t.Parallel()
+	folder := func(bits byte) string {
+		dir := t.TempDir()
+		header := `{"norm":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}`
+		data := append([]byte{byte(len(header)), 0, 0, 0, 0, 0, 0, 0}, header...)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, gpu.WeightsFile), append(data, 0, 0, bits, 0x3f), 0o600))
+		return dir
+	}
+	before := &consumers.Snapshot{Version: 3, Dir: folder(0)}
+	e := &evidence{snapshot: before, checksums: map[string]string{"0:norm": "1"}}
+	for name, want := range map[string]*consumers.Snapshot{
+		"the next version": {Version: 4, Dir: folder(64)}, "the same again": before,
+	} {
+		v := compareWeights(t.Context(), e, &evidence{}, want)
+		require.Equal(t, checkUnknown, v.result, name)
+		require.False(t, v.settled, name)
+		require.ErrorIs(t, v.err, errNoChecksums, name)
+	}
+}

@@ -73,10 +73,12 @@ func (s *server) countEnds(tokens []int32, likely [][]Likely, stops []int32) {
 	p.mu.Lock()
 	sampled, expected := s.state.ends.addAnswer(tokens, likely, stops)
 	now, report := s.state.ends, s.state.ends.isBiased()
+	if !s.state.removed { // the metrics of a server that is gone are gone
+		p.metrics.Ends.WithLabelValues(s.name).Add(sampled)
+		p.metrics.EndsExpected.WithLabelValues(s.name).Add(expected)
+		p.metrics.EndsDeviation.WithLabelValues(s.name).Set(now.deviation())
+	}
 	p.mu.Unlock()
-	p.metrics.Ends.WithLabelValues(s.name).Add(sampled)
-	p.metrics.EndsExpected.WithLabelValues(s.name).Add(expected)
-	p.metrics.EndsDeviation.WithLabelValues(s.name).Set(now.deviation())
 	if report {
 		p.log.Warn("answers of an inference server end at their stops more or less often than its probabilities say: what is trained on is biased",
 			"server", s.name, "ends", now.sampled, "expected", math.Round(now.expected), "standard_deviations", math.Round(now.deviation()))

@@ -66,6 +66,9 @@ func TestAServerWhoseEndsAreBiasedIsReported(t *testing.T) {
 					require.InDelta(t, 0, deviation, 4.5)
 					require.NotContains(t, log.String(), "answers of an inference server end")
 				}
+				w.Set(nil)
+				require.Zero(t, testutil.CollectAndCount(w.metrics.ForServers().Ends), "a server that is gone has no metrics")
+				require.Zero(t, testutil.CollectAndCount(w.metrics.ForServers().EndsExpected))
 			})
 		}
 	})

@@ -2,6 +2,7 @@ package servers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -17,6 +18,9 @@ func (p *Pool) readList(ctx context.Context) {
 	last, failed := "", ""
 	for {
 		urls, err := ReadList(p.cfg.Server.List)
+		if err == nil && len(urls) == 0 && last != "" {
+			err = errEmptyList
+		}
 		switch key := strings.Join(urls, "\n"); {
 		case err != nil:
 			if failed != err.Error() {
@@ -27,6 +31,8 @@ func (p *Pool) readList(ctx context.Context) {
 			last, failed = key, ""
 			p.log.Info("the list of inference servers is read", "servers", len(urls))
 			p.Set(urls)
+		default:
+			failed = ""
 		}
 		select {
 		case <-ctx.Done():
@@ -35,6 +41,10 @@ func (p *Pool) readList(ctx context.Context) {
 		}
 	}
 }
+
+// errEmptyList is a list without a server, where the list before had servers. A file that is being written is empty for a moment.
+var errEmptyList = errors.New("inference.server.list: it has no server now, as while it is written; " +
+	"name at least one server, or stop the role to use none")
 
 // ReadList reads a file with the URL of a server in each line; lines that begin with # are comments.
 func ReadList(path string) ([]string, error) {

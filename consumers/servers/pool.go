@@ -146,6 +146,7 @@ func (p *Pool) removeServer(s *server) {
 	p.servers = slices.DeleteFunc(p.servers, func(have *server) bool { return have == s })
 	s.state.removed = true
 	s.takeDownLocked(errRemoved)
+	p.metrics.ForgetEnds(s.name)
 	if s.state.leave != nil {
 		p.leaving[s.name] = s.ended
 		s.state.leave(errRemoved)

@@ -63,6 +63,7 @@ func (p *process) startServer(ctx context.Context, dir string) (url string, err 
 		return "", err
 	}
 	args, env := p.kind.Command(with)
+	p.boundLog(mostLog)
 	out, err := os.OpenFile(p.logName(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return "", fmt.Errorf("open the server's log: %w", err)
@@ -189,18 +190,6 @@ func (p *process) exitFault() error {
 
 // errEnded is a server whose process is gone.
 var errEnded = errors.New("the server's process has ended")
-
-// logTail are the last lines of the log.
-func (p *process) logTail() string {
-	data, err := os.ReadFile(p.logName())
-	if err != nil {
-		return err.Error()
-	}
-	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
-	return strings.Join(lines[max(0, len(lines)-lastLines):], " | ")
-}
-
-const lastLines = 3
 
 // stopServer ends the process and its group, and waits for its end.
 func (p *process) stopServer() {

@@ -162,6 +162,9 @@ func (s *server) runKeeper(ctx context.Context) {
 			if s.waitForWork(ctx, tick.C, 0); ctx.Err() != nil {
 				return
 			}
+			if s.own != nil {
+				s.own.boundLog(mostLog)
+			}
 			if err := s.checkServer(ctx); err != nil && ctx.Err() == nil {
 				s.takeDown(err)
 			}

@@ -91,9 +91,10 @@ func (s *server) observeWeights(ctx context.Context, e *evidence) error {
 			e.checksums, err = c.Checksums(ctx)
 			return err
 		})
-		if err != nil || e.checksums != nil {
+		if err != nil || len(e.checksums) > 0 {
 			return err
 		}
+		e.checksums = nil // an empty list is none
 	}
 	for _, tokens := range [][]int32{{0}, {1, 0}} {
 		var a *Answer
@@ -162,6 +163,8 @@ func compareWeights(ctx context.Context, before, now *evidence, want *consumers.
 	switch {
 	case err != nil:
 		return verdict{result: checkUnknown, err: err}
+	case before.checksums != nil && now.checksums == nil:
+		return verdict{result: checkUnknown, err: errNoChecksums}
 	case len(changes) == 0:
 		return compareSame(before, now, want)
 	case before.checksums == nil:
@@ -181,6 +184,9 @@ func compareWeights(ctx context.Context, before, now *evidence, want *consumers.
 	}
 	return verdict{result: checkRight, settled: true}
 }
+
+// errNoChecksums is a server that computed checksums before a load, and has no route for them after it.
+var errNoChecksums = errors.New("it computed checksums before the load, and computes none after it")
 
 // compareLikely judges a load by log-probabilities. A load that changed few tensors may leave the few compared ones as they were.
 func compareLikely(before, now *evidence, want *consumers.Snapshot, changes []change, compared int) verdict {
