@@ -3,6 +3,7 @@ package assembly
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -11,46 +12,105 @@ import (
 	"github.com/weir-rl/weir/streams"
 )
 
-// reportsAhead bounds the reports of failures that wait for the broker; further ones are dropped, as a later report has their counts.
-const reportsAhead = 64
+// resendEvery is how long a report waits that the broker did not take, until it is sent again.
+const resendEvery = 5 * time.Second
+
+// failureReports sends the newest report of each task. An older report that was not sent is left out, as a later report has its counts. The
+// newest is sent until it is stored: else a spell of failures whose end was lost would stand for as long as the producer lives.
+type failureReports struct {
+	send   func(schemas.Failing) error
+	resend time.Duration
+	wake   chan struct{}
+
+	mu     sync.Mutex
+	unsent map[string]schemas.Failing // by task
+}
+
+// newFailureReports makes the reports that send stores.
+func newFailureReports(send func(schemas.Failing) error, resend time.Duration) *failureReports {
+	return &failureReports{send: send, resend: resend, wake: make(chan struct{}, 1), unsent: map[string]schemas.Failing{}}
+}
+
+// addReport has a report sent in the place of an older one of its task. It does not wait.
+func (r *failureReports) addReport(f schemas.Failing) {
+	r.mu.Lock()
+	r.unsent[f.Task] = f
+	r.mu.Unlock()
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// sendReports sends what there is once. It returns whether all of it is stored.
+func (r *failureReports) sendReports() bool {
+	r.mu.Lock()
+	todo := r.unsent
+	r.unsent = map[string]schemas.Failing{}
+	r.mu.Unlock()
+	for task, f := range todo {
+		if r.send(f) == nil {
+			delete(todo, task)
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	newer := r.unsent
+	r.unsent = todo
+	maps.Copy(r.unsent, newer)
+	return len(todo) == 0
+}
+
+// runReports sends reports until stop is closed, and then those that are left, once.
+func (r *failureReports) runReports(stop <-chan struct{}) {
+	for {
+		var late <-chan time.Time
+		if !r.sendReports() {
+			late = time.After(r.resend)
+		}
+		select {
+		case <-r.wake:
+		case <-late:
+		case <-stop:
+			r.sendReports()
+			return
+		}
+	}
+}
 
 // reportFailures returns the function by which a producer reports episodes that fail: each report is a line of the log and an event of
-// the run. stop waits for the reports that were made.
+// the run. stop sends the reports that were made.
 func reportFailures(
 	ctx context.Context, log *slog.Logger, run *streams.Run, worker string,
 ) (reportFailing func(schemas.Failing), stop func()) {
 	ctx = context.WithoutCancel(ctx)
-	reports := make(chan schemas.Failing, reportsAhead)
+	reports := newFailureReports(func(f schemas.Failing) error { return emitFailing(ctx, log, run, worker, f) }, resendEvery)
+	stopped := make(chan struct{})
 	var sending sync.WaitGroup
-	sending.Go(func() {
-		for f := range reports {
-			emitFailing(ctx, log, run, worker, f)
-		}
-	})
+	sending.Go(func() { reports.runReports(stopped) })
 	reportFailing = func(f schemas.Failing) {
 		if f.Over {
 			log.Info("episodes succeed again", "task", f.Task, "failed", f.Failed, "succeeded", f.Succeeded)
 		} else {
 			log.Error("episodes fail", "task", f.Task, "failed", f.Failed, "succeeded", f.Succeeded, "by_cause", f.ByCause, "last", f.Last)
 		}
-		select {
-		case reports <- f:
-		default:
-		}
+		reports.addReport(f)
 	}
 	return reportFailing, func() {
-		close(reports)
+		close(stopped)
 		sending.Wait()
 	}
 }
 
-// emitFailing stores a report as an event. Nothing depends on it.
-func emitFailing(ctx context.Context, log *slog.Logger, run *streams.Run, worker string, f schemas.Failing) {
+// emitFailing stores a report as an event.
+func emitFailing(ctx context.Context, log *slog.Logger, run *streams.Run, worker string, f schemas.Failing) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	if err := run.Emit(ctx, f.Event(run.Name(), worker, time.Now())); err != nil {
+	err := run.Emit(ctx, f.Event(run.Name(), worker, time.Now()))
+	if err != nil {
 		log.Debug("emit an event", "type", schemas.EventFailing, "err", err)
 	}
+	return err
 }
 
 // showFailures shows the tasks whose episodes fail, by the events of the producers, until ctx ends.
