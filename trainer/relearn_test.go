@@ -1,6 +1,7 @@
 package trainer
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -206,4 +207,48 @@ func TestThePlanHasTheSettingsOfEachStep(t *testing.T) {
 	require.Equal(t, 2, p.SameSettings(2))
 	require.Equal(t, map[string]string{"rate": "0.02", "steps": "2"}, p.Settings(1))
 	require.Equal(t, map[string]string{"rate": "0.05", "steps": "4"}, p.Settings(2))
+}
+
+func TestABundleIsReplayedElsewhereAndRefusedWhereItWasCutOrChanged(t *testing.T) {
+	t.Parallel()
+	r := &nativeRun{cfg: testConfig(t.TempDir()), w: newWorld(8)}
+	r.cfg.Steps, r.cfg.Checkpoint.Every, r.cfg.Optimizer.LearningRate, r.cfg.Loss.KL.Coef = 4, 1, 0.02, 0.1
+	r.train(t, nil)
+	p, err := relearn.Find(r.cfg.Checkpoint.Dir, 3, 4)
+	require.NoError(t, err)
+	var out bytes.Buffer
+	about := relearn.Bundle{Run: "test", Step: 3, Until: 4, Version: "v1", Commit: "abc"}
+	require.NoError(t, relearn.WriteBundle(&out, about, r.cfg.Checkpoint.Dir, p, []byte("run: {name: test}\n")))
+	whole := out.Bytes()
+
+	dir := t.TempDir()
+	read, err := relearn.ReadBundle(bytes.NewReader(whole), dir)
+	require.NoError(t, err)
+	about.Format = read.Format
+	require.Equal(t, &about, read)
+	text, err := os.ReadFile(filepath.Join(dir, relearn.ConfigEntry))
+	require.NoError(t, err)
+	require.Equal(t, "run: {name: test}\n", string(text))
+	elsewhere := *r
+	elsewhere.cfg.Checkpoint.Dir = relearn.StoreIn(dir)
+	require.NoError(t, os.RemoveAll(r.cfg.Checkpoint.Dir))
+	p, err = relearn.Find(elsewhere.cfg.Checkpoint.Dir, 3, 4)
+	require.NoError(t, err)
+	for _, o := range elsewhere.again(t, p) {
+		require.True(t, o.Equal(), "step %d: files %v, numbers %v", o.Step, o.Files, o.Numbers)
+	}
+
+	refused := func(data []byte, what string, at int) {
+		t.Helper()
+		_, err := relearn.ReadBundle(bytes.NewReader(data), filepath.Join(t.TempDir(), fmt.Sprint(at)))
+		require.ErrorContains(t, err, "it is no whole bundle", "%s at byte %d of %d", what, at, len(whole))
+	}
+	for at := 0; at < len(whole); at += 10 {
+		refused(whole[:at], "cut", at)
+	}
+	for at := 0; at < len(whole); at += 97 {
+		changed := bytes.Clone(whole)
+		changed[at] ^= 0x10
+		refused(changed, "changed", at)
+	}
 }

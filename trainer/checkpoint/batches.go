@@ -31,7 +31,8 @@ type KeptBatch struct {
 	Size   int64  `json:"size"`
 }
 
-func batchPath(dir string, step int64) string {
+// BatchPath is the file of a store with the batch of a step.
+func BatchPath(dir string, step int64) string {
 	return filepath.Join(dir, batchesDir, fmt.Sprintf("step_%06d.zst", step))
 }
 
@@ -49,7 +50,7 @@ func (s *Store) keepBatch(c *Checkpoint) error {
 		return err
 	}
 	data = encoder.EncodeAll(data, nil)
-	path := batchPath(s.cfg.Dir, c.State.Step)
+	path := BatchPath(s.cfg.Dir, c.State.Step)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
@@ -82,7 +83,7 @@ func listKept(dir string) ([]keptFile, error) {
 	for _, e := range entries {
 		name, _ := strings.CutPrefix(strings.TrimSuffix(e.Name(), ".zst"), "step_")
 		step, err := strconv.ParseInt(name, 10, 64)
-		if err != nil || e.Name() != filepath.Base(batchPath(dir, step)) {
+		if err != nil || e.Name() != filepath.Base(BatchPath(dir, step)) {
 			continue
 		}
 		info, err := e.Info()
@@ -119,7 +120,7 @@ func (s *Store) dropBatches(newest keptFile) error {
 	}
 	for len(s.kept) > 1 && (s.cfg.Batches > 0 && len(s.kept) > s.cfg.Batches || s.cfg.BatchBytes > 0 && bytes > s.cfg.BatchBytes) {
 		oldest := s.kept[0]
-		if err := os.Remove(batchPath(s.cfg.Dir, oldest.step)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Remove(BatchPath(s.cfg.Dir, oldest.step)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 		bytes -= oldest.size
@@ -131,7 +132,7 @@ func (s *Store) dropBatches(newest keptFile) error {
 // ReadBatch reads the batch of a step as it was trained on, and checks it against the step's record. It is
 // ErrNoBatch where it is not kept; a file that was changed is a *Damage.
 func ReadBatch(dir string, r *Record) ([]schemas.Delivery, error) {
-	path := batchPath(dir, r.Step)
+	path := BatchPath(dir, r.Step)
 	if r.Batch == nil {
 		return nil, fmt.Errorf("read batch of step %d: %w", r.Step, ErrNoBatch)
 	}

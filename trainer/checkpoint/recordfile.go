@@ -96,6 +96,32 @@ func Records(dir string) iter.Seq2[*Record, error] {
 	}
 }
 
+// RawRecords is the part of a store's record from the line of step first to that of step last, as it is in the file.
+func RawRecords(dir string, first, last int64) ([]byte, error) {
+	f, err := os.Open(filepath.Join(dir, RecordFile))
+	if err != nil {
+		return nil, fmt.Errorf("read step records: %w", err)
+	}
+	defer f.Close()
+	before, begin, end := int64(0), int64(-1), int64(-1)
+	err = scanLines(f, func(_ int, r *Record, at int64, _ error) bool {
+		if r != nil && r.Step == first && begin < 0 {
+			begin = before
+		}
+		if before = at; r != nil && r.Step == last {
+			end = at
+		}
+		return end < 0
+	})
+	if err == nil && (begin < 0 || end < begin) {
+		err = fmt.Errorf("it has no lines of the steps %d to %d", first, last)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", f.Name(), err)
+	}
+	return io.ReadAll(io.NewSectionReader(f, begin, end-begin))
+}
+
 // ReadRecords is all of Records at once. The first fault ends it.
 func ReadRecords(dir string) ([]Record, error) {
 	var out []Record

@@ -32,6 +32,15 @@ func (s *Store) Reference(ctx context.Context, step int64, policy Network, token
 	return nil
 }
 
+// ReferenceDir is the folder with the policy that the run of a store began with; "" where the run keeps none.
+func ReferenceDir(store string) string {
+	dir := filepath.Join(store, referenceDir)
+	if _, err := os.Stat(dir); err != nil {
+		return ""
+	}
+	return dir
+}
+
 // Importer takes the weights of a folder.
 type Importer interface {
 	Import(ctx context.Context, dir string) error

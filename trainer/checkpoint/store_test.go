@@ -543,7 +543,7 @@ func TestABatchIsReadAgainAsItWasTrainedOn(t *testing.T) {
 		require.Equal(t, want[0].Sequence, got[0].Sequence)
 		require.Equal(t, want[0].Trajectory.Segments, got[0].Trajectory.Segments)
 	}
-	path := batchPath(dir, 4)
+	path := BatchPath(dir, 4)
 	data, err := os.ReadFile(path)
 	require.NoError(t, err)
 	data[len(data)/2] ^= 1
@@ -560,7 +560,7 @@ func TestKeptBatchesStayWithinTheirBytes(t *testing.T) {
 	dir := t.TempDir()
 	size := func(steps ...int64) (sum int64) {
 		for _, step := range steps {
-			info, err := os.Stat(batchPath(dir, step))
+			info, err := os.Stat(BatchPath(dir, step))
 			require.NoError(t, err)
 			sum += info.Size()
 		}

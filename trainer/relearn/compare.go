@@ -4,6 +4,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/weir-rl/weir/trainer/checkpoint"
 )
@@ -70,6 +71,18 @@ func unionOfKeys[T any](a, b map[string]T) []string {
 
 // Equal reports whether the step came out equal to the bit.
 func (o *Outcome) Equal() bool { return o.Was != nil && len(o.Files) == 0 && len(o.Numbers) == 0 }
+
+// Weights names the weights that came out: the beginning of the hash of their first file.
+func (o *Outcome) Weights() string {
+	hash := ""
+	for _, name := range slices.Sorted(maps.Keys(o.Now.Files)) {
+		if strings.HasPrefix(name, "model") {
+			hash = o.Now.Files[name]
+			break
+		}
+	}
+	return hash[:min(len(hash), 12)]
+}
 
 // Largest is the number that differs most in relation to its size; zero where none differs.
 func (o *Outcome) Largest() (out Difference) {
