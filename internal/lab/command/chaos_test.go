@@ -22,6 +22,7 @@ import (
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams/streamtest"
+	"github.com/weir-rl/weir/trainer/advantage"
 	"github.com/weir-rl/weir/trainer/checkpoint"
 	"github.com/weir-rl/weir/trainer/learner"
 )
@@ -163,6 +164,7 @@ func TestCrashedRunEqualsTheSameRunLeftAlone(t *testing.T) {
 			cfg.Trainer.Optimizer.LearningRate = 1e-3
 			// With a critic of its own there is more to lose.
 			cfg.Trainer.Advantage.Name, cfg.Trainer.Critic.Network, cfg.Trainer.Critic.WarmupSteps = "gae", learner.CriticOwn, 4
+			cfg.Trainer.Advantage.Own = advantage.Keys("gae")
 			cfg.Eval.TestQuestions = 8
 		})
 		c.Kills, c.Ends, c.Steps = kills, true, 1
