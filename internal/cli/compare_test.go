@@ -118,7 +118,7 @@ func TestCompareNamesEveryFault(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "compare.yaml")
 	require.NoError(t, os.WriteFile(file, []byte("name: x\nsettings: {trainer.etaa: 1}\narms: {a: {}, b: {trainer.eta: -1}}\nseeds: {testing: [1]}\n"), 0o644))
 	complaint := failCompare(t, exitConfig, file)
-	require.Contains(t, complaint, "settings.trainer.etaa: unknown key; did you mean trainer.eta?")
+	require.Contains(t, complaint, "settings.trainer.etaa: 1: unknown key; did you mean trainer.eta?")
 	require.Contains(t, complaint, "arms.b.trainer.eta: -1")
 	require.Contains(t, failCompare(t, exitUsage, file, "--seeds", "some"), `--seeds "some": want testing, tuning or all`)
 	require.Contains(t, failCompare(t, exitConfig, "nothing.yaml"), "nothing.yaml")
