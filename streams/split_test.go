@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -116,4 +117,14 @@ func TestAPartThatAReplicaLacksIsAskedForAgain(t *testing.T) {
 	m, err = feed.readStoredPart(f.ctx, 2)
 	require.NoError(t, err)
 	require.Nil(t, m)
+}
+
+// Finding M8: a byte whose header claims 256 MiB has no room made for it.
+func TestNoRoomIsMadeForWhatAHeaderClaims(t *testing.T) { //nolint:paralleltest // it measures what the process allocates
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := joinParts(part{index: 1, count: 1, size: maxJoined}, [][]byte{{1}})
+	runtime.ReadMemStats(&after)
+	require.ErrorContains(t, err, "parts hold 1 bytes of 268435456")
+	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(maxJoined/4))
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"net/http"
+	"slices"
 
 	"github.com/weir-rl/weir/internal/openai"
 	"github.com/weir-rl/weir/schemas"
@@ -155,4 +156,32 @@ func (s *Session) findAnswering(key [sha256.Size]byte, try tries) *asking {
 		}
 	}
 	return best
+}
+
+// mostGivenUp bounds the requests that a session keeps of clients that left: a client that comes again later asks anew.
+const mostGivenUp = 64
+
+// givenUp is a request whose clients left before it was answered.
+type givenUp struct {
+	key    [sha256.Size]byte
+	asking *asking
+}
+
+// noteGivenUp keeps a request whose clients left, and forgets the oldest where there are too many. The caller holds the lock.
+func (s *Session) noteGivenUp(key [sha256.Size]byte, a *asking) {
+	s.givenUp = append(s.givenUp, givenUp{key, a})
+	if len(s.givenUp) > mostGivenUp {
+		s.forgetAsking(s.givenUp[0].key, s.givenUp[0].asking)
+		s.givenUp = slices.Delete(s.givenUp, 0, 1)
+	}
+}
+
+// forgetAsking forgets a request that has no answer. The caller holds the lock.
+func (s *Session) forgetAsking(key [sha256.Size]byte, a *asking) {
+	left := slices.DeleteFunc(s.asked[key], func(other *asking) bool { return other == a })
+	if len(left) == 0 {
+		delete(s.asked, key)
+		return
+	}
+	s.asked[key] = left
 }

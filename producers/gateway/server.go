@@ -23,8 +23,10 @@ type Server struct {
 	ignore []string
 	log    *slog.Logger
 	// ping is how often a stream says that it is alive.
-	ping   time.Duration
-	offers *offers
+	ping time.Duration
+	// writeWithin bounds a write to a client, in which a client that does not read holds its handler.
+	writeWithin time.Duration
+	offers      *offers
 
 	mu       sync.Mutex
 	sessions map[string]*Session // by secret
@@ -35,7 +37,7 @@ type Server struct {
 // NewServer makes a server; cfg must be valid. key opens the offers of episodes to agents that come for them by themselves; "" offers
 // none.
 func NewServer(ctx context.Context, cfg Config, key string, log *slog.Logger) *Server {
-	s := &Server{cfg: cfg, ignore: cfg.Ignore, log: log, ping: openai.PingEvery, sessions: map[string]*Session{}}
+	s := &Server{cfg: cfg, ignore: cfg.Ignore, log: log, ping: openai.PingEvery, writeWithin: writeWithin, sessions: map[string]*Session{}}
 	if key != "" {
 		s.offers = newOffers(key)
 	}
@@ -87,7 +89,7 @@ func (s *Server) openSession(ctx context.Context, speaker Speaker, recorder Reco
 // newHTTPServer returns the HTTP server with its limits.
 func (s *Server) newHTTPServer() *http.Server {
 	return &http.Server{
-		Handler: s.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		Handler: s.limitWrites(s.Handler()), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 }

@@ -51,6 +51,7 @@ type Session struct {
 	threads []*thread
 	asked   map[[sha256.Size]byte][]*asking
 	stored  map[string]*request // with the reply at the end of its messages, by the reply's id: for requests that name the id and not the messages
+	givenUp []givenUp           // the newest requests whose clients left, the oldest first
 	replies int
 	stop    schemas.StopReason // the limit that refused the last request; "" is none
 	refused int                // requests in a row that a limit refused
@@ -138,10 +139,10 @@ func (s *Session) settleRequest(t *thread, r *request, a *asking, got *reply, er
 		return
 	}
 	if s.replies--; errors.Is(err, context.Canceled) {
+		s.noteGivenUp(r.requestKey(), a)
 		return
 	}
-	key := r.requestKey()
-	s.asked[key] = slices.DeleteFunc(s.asked[key], func(other *asking) bool { return other == a })
+	s.forgetAsking(r.requestKey(), a)
 	if stopped, ok := errors.AsType[*producers.StoppedError](err); ok {
 		s.noteLimit(stopped.Reason)
 		a.err = openai.Refusal(http.StatusBadRequest, "invalid_request_error", "context_length_exceeded",

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
+	"sync/atomic"
 
 	"github.com/weir-rl/weir/internal/check"
 	"github.com/weir-rl/weir/producers"
@@ -81,7 +81,7 @@ func openCommandAgent(ctx context.Context, cfg CommandConfig, o agents.Opening) 
 			return pool.Tier() == sandbox.TierFull, nil
 		}
 	}
-	var first sync.Once
+	var failures atomic.Int64
 	a.drive = func(ctx context.Context, offer gateway.Offer) (gateway.Outcome, error) {
 		stdin, err := json.Marshal(offer)
 		if err != nil {
@@ -96,7 +96,9 @@ func openCommandAgent(ctx context.Context, cfg CommandConfig, o agents.Opening) 
 		if failed, ok := errors.AsType[*exitError](err); ok {
 			// The policy's text may be the cause: the episode ends without an answer.
 			level := slog.LevelDebug
-			first.Do(func() { level = slog.LevelWarn }) // a program that never works is to be seen
+			if n := failures.Add(1); n&(n-1) == 0 { // a program that never works is to be seen, after the trial episode too
+				level = slog.LevelWarn
+			}
 			a.log.Log(ctx, level, "the agent's program failed, and its episode has no answer", "episode", offer.Episode, "status", failed.status, "stderr", failed.stderr)
 			return gateway.Outcome{}, nil
 		}
