@@ -23,6 +23,7 @@ type Metrics struct {
 	toolSeconds     *prometheus.HistogramVec
 	publishSeconds  prometheus.Histogram
 	anew            prometheus.Counter
+	late            prometheus.Counter
 	forks           *prometheus.CounterVec
 	notClosed       *prometheus.CounterVec
 	left            *prometheus.GaugeVec
@@ -65,6 +66,9 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 			Name: "weir_producer_contexts_begun_anew_total",
 			Help: "Times that an episode went on in a new context, for what the agent showed then did not continue the old one.",
 		}),
+		late: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "weir_producer_late_requests_total", Help: "Requests of agents from outside after the end of their episodes: each was refused.",
+		}),
 		forks: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_producer_forks_total",
 			Help: "Published trajectories that were to begin with turns of another one, by outcome: whole, or diverged before all of them were replayed.",
@@ -80,7 +84,7 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 		return m, nil
 	}
 	for _, c := range []prometheus.Collector{
-		m.episodes, m.dropped, m.running, m.tokens, m.reward, m.episodeSeconds, m.generateSeconds, m.toolSeconds, m.publishSeconds, m.anew, m.forks,
+		m.episodes, m.dropped, m.running, m.tokens, m.reward, m.episodeSeconds, m.generateSeconds, m.toolSeconds, m.publishSeconds, m.anew, m.late, m.forks,
 		m.notClosed, m.left,
 	} {
 		if err := registerer.Register(c); err != nil {
@@ -100,6 +104,13 @@ func (m *Metrics) observeGeneration(took time.Duration) {
 func (m *Metrics) begunAnew() {
 	if m != nil {
 		m.anew.Inc()
+	}
+}
+
+// countLate counts a request after the end of its episode.
+func (m *Metrics) countLate() {
+	if m != nil {
+		m.late.Inc()
 	}
 }
 

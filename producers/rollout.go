@@ -28,6 +28,8 @@ type Environment struct {
 	Watch func(Move)
 	// metrics are the producer's; nil counts nothing.
 	metrics *Metrics
+	// late is told of requests after an episode's end; nil for nobody.
+	late *lateWatch
 	// stops are the stop tokens of the tokenizer's stop texts; nil is none known yet.
 	stops *stopTokens
 }

@@ -44,6 +44,7 @@ func newWorker(cfg Config, deps Deps) *worker {
 	w.closing.SetLimit(cfg.Concurrency)
 	for task, env := range deps.Environments {
 		env.metrics, env.stops = deps.Metrics, newStopTokens(env.Tokenizer)
+		env.late = &lateWatch{task: task, report: deps.Failing, metrics: deps.Metrics, now: time.Now}
 		w.envs[task] = env
 		w.failures[task] = new(failureWatch)
 	}
@@ -179,6 +180,7 @@ func (w *worker) noteOutcome(task string, err error) (logged bool) {
 	if watch == nil {
 		return true // no environment of this producer
 	}
+	w.envs[task].late.endSpell()
 	report, due := watch.addOutcome(task, err)
 	if due && w.failing != nil {
 		w.failing(report)

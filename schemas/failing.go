@@ -13,6 +13,9 @@ type Failing struct {
 	// Failed and Succeeded count the attempts of the spell; ByCause are the failed ones, by the labels of weir_producer_dropped_total.
 	Failed, Succeeded int
 	ByCause           map[string]int
+	// Late are requests of agents after the end of their episodes. A report with Late counts nothing but these requests, and Last is the
+	// newest of them.
+	Late int
 	// Last are the newest failure's own words, with the part that failed.
 	Last string
 }
@@ -22,6 +25,7 @@ const (
 	metricFailed    = "failed"
 	metricSucceeded = "succeeded"
 	metricOver      = "over"
+	metricLate      = "late"
 	metricFailedBy  = "failed/"
 	metricTask      = "task/"
 )
@@ -31,6 +35,9 @@ func (f *Failing) Event(run, worker string, at time.Time) *Event {
 	m := map[string]float64{metricFailed: float64(f.Failed), metricSucceeded: float64(f.Succeeded), metricTask + f.Task: 1}
 	if f.Over {
 		m[metricOver] = 1
+	}
+	if f.Late > 0 {
+		m[metricLate] = float64(f.Late)
 	}
 	for cause, n := range f.ByCause {
 		m[metricFailedBy+cause] = float64(n)
@@ -47,6 +54,7 @@ func FailingOf(e *Event) (Failing, bool) {
 	}
 	f := Failing{
 		Failed: int(e.Metrics[metricFailed]), Succeeded: int(e.Metrics[metricSucceeded]), Over: e.Metrics[metricOver] > 0, Last: e.Message,
+		Late:    int(e.Metrics[metricLate]),
 		ByCause: map[string]int{},
 	}
 	for key, n := range e.Metrics {

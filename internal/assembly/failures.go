@@ -89,9 +89,14 @@ func reportFailures(
 	var sending sync.WaitGroup
 	sending.Go(func() { reports.runReports(stopped) })
 	reportFailing = func(f schemas.Failing) {
-		if f.Over {
+		switch {
+		case f.Late > 0 && f.Over:
+			log.Info("no agent asks any more after its episode ended", "task", f.Task, "requests", f.Late)
+		case f.Late > 0:
+			log.Warn("the agent goes on asking after its episode ended", "task", f.Task, "requests", f.Late, "last", f.Last)
+		case f.Over:
 			log.Info("episodes succeed again", "task", f.Task, "failed", f.Failed, "succeeded", f.Succeeded)
-		} else {
+		default:
 			log.Error("episodes fail", "task", f.Task, "failed", f.Failed, "succeeded", f.Succeeded, "by_cause", f.ByCause, "last", f.Last)
 		}
 		reports.addReport(f)

@@ -24,7 +24,11 @@ type Failures struct {
 // silentAfter is how long after its last event a producer counts as gone: it tells of itself every half minute.
 const silentAfter = 2 * time.Minute
 
-type failureKey struct{ worker, task string }
+// failureKey names a spell: of failures, or of requests after the end of episodes.
+type failureKey struct {
+	worker, task string
+	late         bool
+}
 
 type failure struct {
 	schemas.Failing
@@ -38,6 +42,9 @@ type Failure struct {
 	Failed    int            `json:"failed"`
 	Succeeded int            `json:"succeeded"`
 	ByCause   map[string]int `json:"by_cause"`
+	// Late counts requests of agents after the end of their episodes; then Failed and Succeeded count nothing, and Last is the newest
+	// request.
+	Late int `json:"late"`
 	// Last are the newest failure's own words, At is when they were reported.
 	Last string    `json:"last"`
 	At   time.Time `json:"at"`
@@ -69,7 +76,7 @@ func (f *Failures) AddEvent(e *schemas.Event) (changed bool) {
 // addFailing takes in a producer's report.
 func (f *Failures) addFailing(e *schemas.Event) (changed bool) {
 	told, _ := schemas.FailingOf(e)
-	key := failureKey{e.Worker, told.Task}
+	key := failureKey{e.Worker, told.Task, told.Late > 0}
 	if told.Over {
 		_, was := f.by[key]
 		delete(f.by, key)
@@ -92,14 +99,16 @@ func (f *Failures) dropWhere(gone func(worker string) bool) (changed bool) {
 
 // List returns the tasks whose episodes fail, those with the most failures first.
 func (f *Failures) List() []Failure {
-	byTask := map[string]*Failure{}
+	byTask := map[failureKey]*Failure{}
 	for key, one := range f.by {
-		all := byTask[key.task]
+		key.worker = ""
+		all := byTask[key]
 		if all == nil {
 			all = &Failure{Task: key.task, ByCause: map[string]int{}}
-			byTask[key.task] = all
+			byTask[key] = all
 		}
 		all.Failed += one.Failed
+		all.Late += one.Late
 		all.Succeeded += one.Succeeded
 		for cause, n := range one.ByCause {
 			all.ByCause[cause] += n
@@ -113,7 +122,7 @@ func (f *Failures) List() []Failure {
 		out = append(out, *all)
 	}
 	slices.SortFunc(out, func(a, b Failure) int {
-		return cmp.Or(cmp.Compare(b.Failed, a.Failed), cmp.Compare(a.Task, b.Task))
+		return cmp.Or(cmp.Compare(b.Failed, a.Failed), cmp.Compare(a.Task, b.Task), cmp.Compare(a.Late, b.Late))
 	})
 	return out
 }
@@ -123,6 +132,9 @@ func (f *Failures) Clone() Failures { return Failures{maps.Clone(f.by), maps.Clo
 
 // String tells of the failures in a sentence.
 func (f Failure) String() string {
+	if f.Late > 0 {
+		return fmt.Sprintf("task %s: the agent goes on asking after its episode ended: %d requests; the last: %s", f.Task, f.Late, Plain(f.Last))
+	}
 	causes := slices.SortedFunc(maps.Keys(f.ByCause), func(a, b string) int {
 		return cmp.Or(cmp.Compare(f.ByCause[b], f.ByCause[a]), cmp.Compare(a, b))
 	})

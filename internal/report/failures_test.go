@@ -48,6 +48,20 @@ func TestFailuresAreThoseOfAllProducers(t *testing.T) {
 	require.Empty(t, f.List())
 }
 
+// Row 1: requests after the end of episodes are a row of their own beside a task's failures, over all producers.
+func TestRequestsAfterTheEndAreARowOfTheirOwn(t *testing.T) {
+	var f Failures
+	f.AddEvent(failingEvent("p1", schemas.Failing{Task: "crates", Failed: 20, ByCause: map[string]int{"agent": 20}, Last: "away"}))
+	require.True(t, f.AddEvent(failingEvent("p1", schemas.Failing{Task: "crates", Late: 3, Last: "POST /v1/messages"})))
+	require.True(t, f.AddEvent(failingEvent("p2", schemas.Failing{Task: "crates", Late: 4, Last: "POST /v1/messages"})))
+	require.Len(t, f.List(), 2)
+	require.Equal(t, "task crates: the agent goes on asking after its episode ended: 7 requests; the last: POST /v1/messages", f.List()[1].String())
+	f.AddEvent(failingEvent("p1", schemas.Failing{Task: "crates", Late: 3, Over: true}))
+	f.AddEvent(failingEvent("p2", schemas.Failing{Task: "crates", Late: 4, Over: true}))
+	require.Len(t, f.List(), 1)
+	require.Equal(t, 20, f.List()[0].Failed)
+}
+
 // N1: failures stand in the live view until they are over, and elsewhere as a line.
 func TestProgressShowsFailures(t *testing.T) {
 	failures := []Failure{{Task: "crates", Failed: 20, ByCause: map[string]int{"agent": 20}, Last: "agent mine: answered 503"}}

@@ -26,6 +26,10 @@ var remedies = map[string]string{
 func failureAlarms(failures []report.Failure) []Alarm {
 	var out []Alarm
 	for _, f := range failures {
+		if f.Late > 0 {
+			out = append(out, lateAlarm(f))
+			continue
+		}
 		title, level := "episodes fail", levelWarn
 		if f.Succeeded == 0 {
 			title = "no episode succeeds"
@@ -40,6 +44,14 @@ func failureAlarms(failures []report.Failure) []Alarm {
 		out = append(out, Alarm{level, title, f.String(), remedy, "streams"})
 	}
 	return out
+}
+
+// lateAlarm is the alarm about agents that go on after the end of their episodes.
+func lateAlarm(f report.Failure) Alarm {
+	return Alarm{
+		levelWarn, "the agent goes on asking after its episode ended", f.String(),
+		"Each request was refused. Let the agent stop at an answer 401, 403 or 410, at a limit's refusal, and after it posted its outcome.", "streams",
+	}
 }
 
 // limitKeys are the keys that bound an episode, by the reason of its end.

@@ -26,6 +26,15 @@ func TestFailuresAreAlarms(t *testing.T) {
 	require.NotEmpty(t, got[1].Do)
 }
 
+// Row 1: an agent that goes on asking after the end of its episode is an alarm with the count and the last request.
+func TestAnAgentThatGoesOnAfterItsEndIsAnAlarm(t *testing.T) {
+	got := failureAlarms([]report.Failure{{Task: "crates", Late: 37, Last: "POST /v1/chat/completions"}})
+	require.Len(t, got, 1)
+	require.Equal(t, "the agent goes on asking after its episode ended", got[0].Title)
+	require.Contains(t, got[0].What, "37 requests; the last: POST /v1/chat/completions")
+	require.NotEmpty(t, got[0].Do)
+}
+
 // N4: an agent that never ends by itself is named: a limit ends nearly every episode.
 func TestALimitThatEndsEveryEpisodeIsAnAlarm(t *testing.T) {
 	step := func(share float64) report.Record {

@@ -30,6 +30,7 @@ type Server struct {
 
 	mu       sync.Mutex
 	sessions map[string]*Session // by secret
+	ended    endedSessions
 	listener net.Listener
 	retired  bool
 }
@@ -121,6 +122,7 @@ func (s *Server) Close(session *Session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.sessions, session.secret)
+	s.ended.addSession(session)
 	s.closeIfUnused()
 }
 
@@ -205,7 +207,11 @@ func (s *Server) handleSession(word func(*openai.Error) any, h func(*Server, *Se
 			"no episode has this key: it has ended, or the key is another's")
 		if session != nil {
 			r.Body = openai.NewTimedBody(w, r, s.cfg.MaxBodyBytes)
-			err = h(s, session, w, r)
+			if err = h(s, session, w, r); refusesLate(err) {
+				session.late.addRequest(r)
+			}
+		} else if late := s.findEnded(secretOf(r)); late != nil {
+			late.addRequest(r)
 		}
 		if err == nil || r.Context().Err() != nil {
 			return
@@ -220,6 +226,14 @@ func (s *Server) handleSession(word func(*openai.Error) any, h func(*Server, *Se
 
 // findSession returns the session of a request's secret, nil where there is none.
 func (s *Server) findSession(r *http.Request) *Session {
+	secret := secretOf(r)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sessions[secret]
+}
+
+// secretOf returns the secret of a request: from its path, or its API key.
+func secretOf(r *http.Request) string {
 	secret := r.PathValue("secret")
 	if secret == "" {
 		secret = r.Header.Get("X-Api-Key")
@@ -227,7 +241,5 @@ func (s *Server) findSession(r *http.Request) *Session {
 	if secret == "" {
 		secret = strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.sessions[secret]
+	return secret
 }

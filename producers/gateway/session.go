@@ -46,6 +46,7 @@ type Session struct {
 	// alive ends with the episode, and with it every call of the policy.
 	alive context.Context //nolint:containedctx // the session lives as long as it
 	end   context.CancelCauseFunc
+	late  *lateRequests
 
 	mu      sync.Mutex
 	threads []*thread
@@ -96,7 +97,7 @@ func newSession(ctx context.Context, s Speaker, r Recorder, most int) *Session {
 	_, _ = rand.Read(secret) // never fails
 	alive, end := context.WithCancelCause(ctx)
 	return &Session{
-		secret: hex.EncodeToString(secret), speaker: s, recorder: r, most: most, alive: alive, end: end,
+		secret: hex.EncodeToString(secret), speaker: s, recorder: r, most: most, alive: alive, end: end, late: newLateRequests(r),
 		asked: map[[sha256.Size]byte][]*asking{}, stored: map[string]*request{}, ended: make(chan struct{}), touched: time.Now(),
 	}
 }

@@ -65,6 +65,7 @@ function failuresTable(failures) {
 
 /** @param {import('../webcheck/api').Failure} f */
 function failureRow(f) {
+  if (f.late) return row([f.task, `${f.late} requests`, 'asking after the episode ended', cell(f.last, 'mono')]);
   const causes = Object.entries(f.by_cause).sort((a, b) => b[1] - a[1]);
   const by = causes.map(([cause, n]) => `${cause.replaceAll('_', ' ')} ${n}`).join(', ');
   return row([f.task, `${f.failed} of ${f.failed + f.succeeded}`, by, cell(f.last, 'mono')]);

@@ -208,6 +208,7 @@ export interface Failure {
   failed: number;
   succeeded: number;
   by_cause: Record<string, number>;
+  late: number;
   last: string;
   at: string;
 }

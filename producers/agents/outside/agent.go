@@ -195,5 +195,8 @@ func finishEpisode(e *producers.Episode, session *gateway.Session, o gateway.Out
 // recorder is an episode as the gateway writes it.
 type recorder struct{ episode *producers.Episode }
 
+// LateReporter counts the agent's requests after the episode's end.
+func (r recorder) LateReporter() func(n int, request string) { return r.episode.LateReporter() }
+
 // Open begins a context.
 func (r recorder) Open(tokens []int32) (gateway.Context, error) { return r.episode.Open("", tokens) }
