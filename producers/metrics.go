@@ -67,7 +67,8 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 			Help: "Times that an episode went on in a new context, for what the agent showed then did not continue the old one.",
 		}),
 		late: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "weir_producer_late_requests_total", Help: "Requests of agents from outside after the end of their episodes: each was refused.",
+			Name: "weir_producer_late_requests_total",
+			Help: "Requests of agents from outside after the end of their episodes: each was refused.",
 		}),
 		forks: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_producer_forks_total",
@@ -84,8 +85,8 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 		return m, nil
 	}
 	for _, c := range []prometheus.Collector{
-		m.episodes, m.dropped, m.running, m.tokens, m.reward, m.episodeSeconds, m.generateSeconds, m.toolSeconds, m.publishSeconds, m.anew, m.late, m.forks,
-		m.notClosed, m.left,
+		m.episodes, m.dropped, m.running, m.tokens, m.reward, m.episodeSeconds, m.generateSeconds, m.toolSeconds, m.publishSeconds, m.anew,
+		m.late, m.forks, m.notClosed, m.left,
 	} {
 		if err := registerer.Register(c); err != nil {
 			return nil, fmt.Errorf("register producer metrics: %w", err)

@@ -173,7 +173,9 @@ func agentsBoard() Board {
 			{Title: "Calls of tools", Tells: "By tool and outcome.", Lines: []Line{{"sum by (tool, outcome) (rate(weir_producer_tool_seconds_count[$__rate_interval]))", "{{tool}} {{outcome}}"}}},
 			{Title: "Sessions that did not close", Lines: []Line{{rateQuery("weir_producer_sessions_unclosed_total", "tool"), "{{tool}}"}}},
 			{Title: "Contexts begun anew", Lines: []Line{{rateQuery("weir_producer_contexts_begun_anew_total"), "a second"}}},
-			{Title: "Requests after the end", Tells: "Of agents from outside that go on asking after their episode ended.", Lines: []Line{{rateQuery("weir_producer_late_requests_total"), "a second"}}},
+			{Title: "Requests after the end", Tells: "Of agents from outside that go on asking after their episode ended.", Lines: []Line{
+				{rateQuery("weir_producer_late_requests_total"), "a second"},
+			}},
 			{Title: "Forks", Tells: "Trajectories that begin with turns of another one, and those whose tools answered otherwise.", Lines: []Line{{rateQuery("weir_producer_forks_total", "outcome"), "{{outcome}}"}}},
 			{Title: "Tokens", Tells: "Of published trajectories, by who wrote them.", Lines: []Line{{rateQuery("weir_producer_tokens_total", "by"), "{{by}}"}}},
 		}},

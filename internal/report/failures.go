@@ -133,7 +133,8 @@ func (f *Failures) Clone() Failures { return Failures{maps.Clone(f.by), maps.Clo
 // String tells of the failures in a sentence.
 func (f Failure) String() string {
 	if f.Late > 0 {
-		return fmt.Sprintf("task %s: the agent goes on asking after its episode ended: %d requests; the last: %s", f.Task, f.Late, Plain(f.Last))
+		return fmt.Sprintf("task %s: the agent goes on asking after its episode ended: %d requests; the last: %s",
+			f.Task, f.Late, Plain(f.Last))
 	}
 	causes := slices.SortedFunc(maps.Keys(f.ByCause), func(a, b string) int {
 		return cmp.Or(cmp.Compare(f.ByCause[b], f.ByCause[a]), cmp.Compare(a, b))

@@ -55,7 +55,8 @@ func TestRequestsAfterTheEndAreARowOfTheirOwn(t *testing.T) {
 	require.True(t, f.AddEvent(failingEvent("p1", schemas.Failing{Task: "crates", Late: 3, Last: "POST /v1/messages"})))
 	require.True(t, f.AddEvent(failingEvent("p2", schemas.Failing{Task: "crates", Late: 4, Last: "POST /v1/messages"})))
 	require.Len(t, f.List(), 2)
-	require.Equal(t, "task crates: the agent goes on asking after its episode ended: 7 requests; the last: POST /v1/messages", f.List()[1].String())
+	require.Equal(t, "task crates: the agent goes on asking after its episode ended: 7 requests; the last: POST /v1/messages",
+		f.List()[1].String())
 	f.AddEvent(failingEvent("p1", schemas.Failing{Task: "crates", Late: 3, Over: true}))
 	f.AddEvent(failingEvent("p2", schemas.Failing{Task: "crates", Late: 4, Over: true}))
 	require.Len(t, f.List(), 1)

@@ -51,6 +51,9 @@ const (
 	leastWindow, mostWindow = 4, 16
 	// rewardSigmas and scoreSigmas are how many standard errors a difference needs to count.
 	rewardSigmas, scoreSigmas = 3, 2
+	// shortSigmas takes the place of both in a run of fewer than shortSteps steps: its windows are small, and their own spread says little
+	// of their noise.
+	shortSigmas, shortSteps = 4, 32
 	// leastSpread is the share of the reward's own standard deviation that a difference needs besides.
 	leastSpread = 0.05
 	// highScore is a held-out score with nothing left to learn; fewQuestions are too few for a score to contradict a reward.
@@ -70,7 +73,8 @@ const (
 //   - Flat: neither moved.
 //
 // A reward moves when the mean of the last fifth of the steps (4 to 16 of them) is 3 standard errors from that of the first, and by at
-// least a twentieth of the standard deviation within a batch. A score moves when its last value is 2 standard errors from its first.
+// least a twentieth of the standard deviation within a batch. A score moves when its last value is 2 standard errors from its first, by
+// the binomial noise of both. In a run of fewer than 32 steps both need 4 standard errors.
 func Judge(c Course) Verdict {
 	if text := stuckText(c); text != "" {
 		return Verdict{VerdictStuck, "Stuck: " + text}
@@ -78,7 +82,7 @@ func Judge(c Course) Verdict {
 	if c.Spoiled != "" {
 		return Verdict{VerdictSpoiled, "Spoiled: " + c.Spoiled}
 	}
-	reward, score := rewardTrend(c.Steps), scoreTrend(c.Scores)
+	reward, score := rewardTrend(c.Steps), scoreTrend(c.Scores, sigmasOf(scoreSigmas, len(c.Steps)))
 	kind := judgeTrends(reward, score)
 	return Verdict{kind, headOf(kind, c.Ended) + ": " + describeTrends(kind, reward, score) + describeEnd(c)}
 }
@@ -136,7 +140,8 @@ func rewardTrend(steps []Record) trend {
 	for _, r := range steps {
 		spread += metrics.RewardStd.In(r.Metrics) / float64(n)
 	}
-	moved := func(by, noise float64) bool { return by > rewardSigmas*noise && by >= leastSpread*spread && by > 0 }
+	sigmas := sigmasOf(rewardSigmas, n)
+	moved := func(by, noise float64) bool { return by > sigmas*noise && by >= leastSpread*spread && by > 0 }
 	noise := math.Hypot(firstError, lastError)
 	t.up, t.down = moved(last-first, noise), moved(first-last, noise)
 	bestError := lastError
@@ -163,8 +168,16 @@ func rewardWindow(steps []Record) (mean, e float64) {
 	return mean, math.Sqrt(e / max(1, n-1) / n)
 }
 
-// scoreTrend is how the held-out score moved from the first scored version to the last.
-func scoreTrend(scores []Record) trend {
+// sigmasOf is how many standard errors a difference needs after so many steps.
+func sigmasOf(usual float64, steps int) float64 {
+	if steps < shortSteps {
+		return shortSigmas
+	}
+	return usual
+}
+
+// scoreTrend is how the held-out score moved from the first scored version to the last, by so many standard errors.
+func scoreTrend(scores []Record, sigmas float64) trend {
 	n := len(scores)
 	if n == 0 {
 		return trend{}
@@ -176,7 +189,7 @@ func scoreTrend(scores []Record) trend {
 	if n < 2 || t.questions == 0 {
 		return t
 	}
-	noise := scoreSigmas * math.Hypot(scoreError(t.first, t.questions), scoreError(t.last, t.questions))
+	noise := sigmas * math.Hypot(scoreError(t.first, t.questions), scoreError(t.last, t.questions))
 	t.up, t.down = t.last-t.first > noise, t.first-t.last > noise
 	return t
 }

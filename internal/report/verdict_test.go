@@ -2,6 +2,7 @@ package report
 
 import (
 	"math"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -104,5 +105,52 @@ func TestNoiseIsNotLearning(t *testing.T) {
 		v := Judge(Course{Steps: stepsOf(rewards...), Scores: scoresOf(20, scores...), Ended: rapid.Bool().Draw(t, "ended")})
 		require.NotEmpty(t, v.Kind)
 		require.NotContains(t, v.Text, "NaN")
+	})
+}
+
+// Row 8: a short run whose held-out score stays at chance is not called learning, whatever the share that chance gives and however few the
+// questions; a short run that learned is.
+func TestAShortRunAtChanceHasNotLearned(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		questions   float64
+		first, last float64
+		kind        VerdictKind
+	}{
+		"two sigmas above the start": {160, 0.25, 0.36, VerdictFlat},
+		"chance, few questions":      {20, 0.2, 0.5, VerdictFlat},
+		"learned":                    {160, 0.2, 0.6, VerdictLearning},
+		"fell by its noise":          {160, 0.36, 0.25, VerdictFlat},
+	} {
+		v := Judge(Course{Ended: true, Steps: stepsOf(ramp(12, 0.3, 0.3, 0.05)...), Scores: scoresOf(c.questions, c.first, c.last)})
+		require.Equal(t, c.kind, v.Kind, "%s: %s", name, v.Text)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(8, 400).Draw(t, "questions")
+		chance := rapid.Float64Range(0.05, 0.6).Draw(t, "chance")
+		wrong := 0
+		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
+		draw := func(trials int) float64 {
+			hits := 0
+			for range trials {
+				if rng.Float64() < chance {
+					hits++
+				}
+			}
+			return float64(hits) / float64(trials)
+		}
+		for range 100 {
+			steps := rng.IntN(20) + 1
+			rewards := make([]float64, steps)
+			for i := range rewards {
+				rewards[i] = draw(64)
+			}
+			if v := Judge(Course{Ended: true, Steps: stepsOf(rewards...), Scores: scoresOf(float64(n), draw(n), draw(n))}); v.Kind == VerdictLearning {
+				wrong++
+			}
+		}
+		if wrong > 8 {
+			t.Fatalf("%d of 100 runs at chance %.2f with %d questions are called learning", wrong, chance, n)
+		}
 	})
 }

@@ -50,7 +50,7 @@ func failureAlarms(failures []report.Failure) []Alarm {
 func lateAlarm(f report.Failure) Alarm {
 	return Alarm{
 		levelWarn, "the agent goes on asking after its episode ended", f.String(),
-		"Each request was refused. Let the agent stop at an answer 401, 403 or 410, at a limit's refusal, and after it posted its outcome.", "streams",
+		"Each request was refused. Let the agent stop at an answer 401, 403 or 410, and after it posted its outcome.", "streams",
 	}
 }
 

@@ -28,7 +28,8 @@ func TestRequestsAfterTheEndAreCounted(t *testing.T) {
 	rec := &lateRecorded{}
 	session := s.OpenPrivate(t.Context(), spelling{}, rec, 10)
 	ask := func(path, key string) int {
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, strings.NewReader(`{"messages": [{"role": "user", "content": "x"}]}`))
+		body := strings.NewReader(`{"messages": [{"role": "user", "content": "x"}]}`)
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, body)
 		r.Header.Set("Authorization", "Bearer "+key)
 		r.Header.Set("Content-Type", "application/json")
 		w := httptest.NewRecorder()
