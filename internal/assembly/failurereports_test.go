@@ -38,3 +38,14 @@ func TestTheEndOfFailuresIsReportedWhenTheBrokerIsBack(t *testing.T) {
 	running.Wait()
 	require.Empty(t, stored, "each is stored once")
 }
+
+// Row 1: a report of requests after the end of episodes does not take the place of a report of failures of the same task.
+func TestReportsOfTwoKindsDoNotReplaceEachOther(t *testing.T) {
+	var sent []schemas.Failing
+	r := newFailureReports(func(f schemas.Failing) error { sent = append(sent, f); return nil }, time.Hour)
+	r.addReport(schemas.Failing{Task: "t", Failed: 5})
+	r.addReport(schemas.Failing{Task: "t", Late: 3})
+	r.addReport(schemas.Failing{Task: "t", Late: 6})
+	require.True(t, r.sendReports())
+	require.ElementsMatch(t, []schemas.Failing{{Task: "t", Failed: 5}, {Task: "t", Late: 6}}, sent)
+}

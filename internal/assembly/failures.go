@@ -15,26 +15,32 @@ import (
 // resendEvery is how long a report waits that the broker did not take, until it is sent again.
 const resendEvery = 5 * time.Second
 
-// failureReports sends the newest report of each task. An older report that was not sent is left out, as a later report has its counts. The
-// newest is sent until it is stored: else a spell of failures whose end was lost would stand for as long as the producer lives.
+// failureReports sends the newest report of each kind and task. An older report that was not sent is left out, as a later report has its
+// counts. The newest is sent until it is stored: else a spell of failures whose end was lost would stand for as long as the producer lives.
 type failureReports struct {
 	send   func(schemas.Failing) error
 	resend time.Duration
 	wake   chan struct{}
 
 	mu     sync.Mutex
-	unsent map[string]schemas.Failing // by task
+	unsent map[reportKey]schemas.Failing
+}
+
+// reportKey names what a report is about: the failures of a task, or the requests after the end of its episodes.
+type reportKey struct {
+	task string
+	late bool
 }
 
 // newFailureReports makes the reports that send stores.
 func newFailureReports(send func(schemas.Failing) error, resend time.Duration) *failureReports {
-	return &failureReports{send: send, resend: resend, wake: make(chan struct{}, 1), unsent: map[string]schemas.Failing{}}
+	return &failureReports{send: send, resend: resend, wake: make(chan struct{}, 1), unsent: map[reportKey]schemas.Failing{}}
 }
 
-// addReport has a report sent in the place of an older one of its task. It does not wait.
+// addReport has a report sent in the place of an older one of its kind and task. It does not wait.
 func (r *failureReports) addReport(f schemas.Failing) {
 	r.mu.Lock()
-	r.unsent[f.Task] = f
+	r.unsent[reportKey{f.Task, f.Late > 0}] = f
 	r.mu.Unlock()
 	select {
 	case r.wake <- struct{}{}:
@@ -46,11 +52,11 @@ func (r *failureReports) addReport(f schemas.Failing) {
 func (r *failureReports) sendReports() bool {
 	r.mu.Lock()
 	todo := r.unsent
-	r.unsent = map[string]schemas.Failing{}
+	r.unsent = map[reportKey]schemas.Failing{}
 	r.mu.Unlock()
-	for task, f := range todo {
+	for key, f := range todo {
 		if r.send(f) == nil {
-			delete(todo, task)
+			delete(todo, key)
 		}
 	}
 	r.mu.Lock()
