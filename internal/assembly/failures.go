@@ -84,6 +84,15 @@ func (r *failureReports) runReports(stop <-chan struct{}) {
 	}
 }
 
+// The messages of the log about failures, which the lines of a run's progress have too.
+const (
+	logFailing = "episodes fail"
+	logLate    = "the agent goes on asking after its episode ended"
+)
+
+// ShownByProgress reports whether a message of the log is an alarm that a [View] shows by itself.
+func ShownByProgress(message string) bool { return message == logFailing || message == logLate }
+
 // reportFailures returns the function by which a producer reports episodes that fail: each report is a line of the log and an event of
 // the run. stop sends the reports that were made.
 func reportFailures(
@@ -99,11 +108,11 @@ func reportFailures(
 		case f.Late > 0 && f.Over:
 			log.Info("no agent asks any more after its episode ended", "task", f.Task, "requests", f.Late)
 		case f.Late > 0:
-			log.Warn("the agent goes on asking after its episode ended", "task", f.Task, "requests", f.Late, "last", f.Last)
+			log.Warn(logLate, "task", f.Task, "requests", f.Late, "last", f.Last)
 		case f.Over:
 			log.Info("episodes succeed again", "task", f.Task, "failed", f.Failed, "succeeded", f.Succeeded)
 		default:
-			log.Error("episodes fail", "task", f.Task, "failed", f.Failed, "succeeded", f.Succeeded, "by_cause", f.ByCause, "last", f.Last)
+			log.Error(logFailing, "task", f.Task, "failed", f.Failed, "succeeded", f.Succeeded, "by_cause", f.ByCause, "last", f.Last)
 		}
 		reports.addReport(f)
 	}

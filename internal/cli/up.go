@@ -48,8 +48,12 @@ func (a *app) trainUp(ctx context.Context, s *assembly.Run, fixedPort bool) erro
 		if loud.Level == "info" {
 			loud.Level = "warn"
 		}
-		s.Beside = telemetry.NewLogger(a.err, loud).Handler()
+		if loud.Format == "auto" {
+			loud.Format = "text" // it stands between lines that people read; weir.log is as configured
+		}
+		s.Beside = withoutShown{telemetry.NewLogger(a.err, loud).Handler()}
 	}
+	fmt.Fprintf(a.err, "run %s: opening its tasks, %s\n", s.Config.Run.Name, s.Config.Folder())
 	r, err := s.OpenLocal(ctx, fixedPort)
 	if err != nil {
 		return err

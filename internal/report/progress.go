@@ -41,6 +41,7 @@ type Progress struct {
 	// the step on.
 	gathered, trouble string
 	failing           []Failure
+	limited           string   // the limit that ends nearly every episode; "" is none
 	drawn             []string // lines of the live view on the screen
 }
 
@@ -90,6 +91,7 @@ func (p *Progress) Add(r Record) {
 		if alarm := metrics.Mismatch(r.Metrics); alarm != "" {
 			p.trouble = alarm
 		}
+		p.noteLimited()
 		if !p.live {
 			fmt.Fprintln(p.out, p.stepText())
 		} else if strings.HasPrefix(p.phase, coldStartPhase) {
@@ -100,6 +102,21 @@ func (p *Progress) Add(r Record) {
 	}
 	if p.live {
 		p.drawLive()
+	}
+}
+
+// noteLimited looks for a limit that ends nearly every episode. The live view shows it while it lasts; without a terminal it is a line at
+// its onset.
+func (p *Progress) noteLimited() {
+	l, found := FindLimited(p.recent)
+	was := p.limited != ""
+	p.limited = ""
+	if !found {
+		return
+	}
+	p.limited = LimitedTitle + ": " + l.What() + ". " + l.Remedy()
+	if !p.live && !was {
+		fmt.Fprintf(p.out, "! %s\n", p.limited)
 	}
 }
 
@@ -194,16 +211,20 @@ func (p *Progress) Dropped(step int64, dropped, kept int, trouble string) {
 	p.drawLive()
 }
 
-// Failing shows the tasks whose episodes fail, until it is called again; without a terminal each call prints a line for each.
+// Failing shows the tasks whose episodes fail, until it is called again; without a terminal it prints a line for each that has changed.
 func (p *Progress) Failing(failures []Failure) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	before := p.failing
 	p.failing = failures
 	if p.live {
 		p.drawLive()
 		return
 	}
 	for _, f := range failures {
+		if slices.ContainsFunc(before, func(b Failure) bool { return b.String() == f.String() }) {
+			continue
+		}
 		fmt.Fprintf(p.out, "! %s\n", f)
 	}
 }
@@ -312,6 +333,9 @@ func (p *Progress) drawLive() {
 	}
 	for _, f := range p.failing {
 		lines = append(lines, wrapLine("  ! "+f.String(), width)...)
+	}
+	if p.limited != "" {
+		lines = append(lines, wrapLine("  ! "+p.limited, width)...)
 	}
 	if p.trouble != "" {
 		lines = append(lines, wrapLine("  ! "+p.trouble, width)...)

@@ -1,13 +1,10 @@
 package view
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/weir-rl/weir/internal/report"
-	"github.com/weir-rl/weir/schemas"
-	"github.com/weir-rl/weir/trainer/metrics"
 )
 
 // remedies are what to do about episodes that fail, by the cause of most of them.
@@ -54,37 +51,13 @@ func lateAlarm(f report.Failure) Alarm {
 	}
 }
 
-// limitKeys are the keys that bound an episode, by the reason of its end.
-var limitKeys = map[schemas.StopReason]string{
-	schemas.StopTurns: "trainer.limits.max_turns", schemas.StopTokens: "trainer.limits.max_tokens",
-	schemas.StopTimeout: "trainer.limits.timeout", schemas.StopSegments: "trainer.limits.max_segments",
-}
-
-// A limit alarms where it ended this share of the trajectories of the newest limitedSteps steps.
-const (
-	limitedSteps = 4
-	limitedShare = 0.8
-)
-
-// findLimited finds that a limit ends nearly every episode: an agent that does not end by itself, or a bound that is too low.
+// findLimited finds that a limit ends nearly every episode.
 func findLimited(steps []report.Record) (Alarm, bool) {
-	if len(steps) < limitedSteps {
+	l, found := report.FindLimited(steps)
+	if !found {
 		return Alarm{}, false
 	}
-	for _, reason := range slices.Sorted(maps.Keys(limitKeys)) {
-		share := 0.0
-		for _, r := range steps[len(steps)-limitedSteps:] {
-			share += r.Metrics[metrics.BatchStopped.Of(string(reason))] / limitedSteps
-		}
-		if share >= limitedShare {
-			return Alarm{
-				levelWarn, "a limit ends nearly every episode",
-				fmt.Sprintf("%.0f %% of the trajectories of the last %d steps were stopped by %s", 100*share, limitedSteps, reason),
-				"If the agent should end by itself, look at a rollout: it may ask on and on. Else raise " + limitKeys[reason] + ".", "trajectories",
-			}, true
-		}
-	}
-	return Alarm{}, false
+	return Alarm{levelWarn, report.LimitedTitle, l.What(), l.Remedy(), "trajectories"}, true
 }
 
 // mostCommon returns the key with the greatest count, the first by name of equal ones; "" where there is none.
