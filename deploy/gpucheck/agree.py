@@ -202,6 +202,7 @@ def rank_of(rank, world, port, device, folder, of, lengths, sharded, dtype):
         torch.save({k: g.cpu() for k, g in grads.items()}, pathlib.Path(folder) / "grads.pt")
     dist.barrier()
     dist.destroy_process_group()
+    os._exit(0)  # gloo's threads outlive their group now and then, and the interpreter's own end then aborts
 
 
 def free_port():

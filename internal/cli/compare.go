@@ -30,7 +30,7 @@ type compareFlags struct {
 
 func newCompareCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "compare FILE", Short: "Train several settings from several seeds and report how they differ", Args: cobra.ExactArgs(1),
+		Use: "compare FILE", Short: "Train settings from several seeds and report how they differ", Args: cobra.ExactArgs(1),
 		Long: `Compare trains each arm of a file, settings over a shared base, from each of its seeds, and prints steps to a score, the area
 under the held-out curve, final scores greedy and sampled, and probabilities of improvement, with bootstrap intervals
 over the seeds, and whether each claim of the file is held, not held or undecided. docs/compare.md describes the file.
