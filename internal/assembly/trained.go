@@ -115,6 +115,18 @@ func exportPolicy(ctx context.Context, engine gpu.Engine, dir string, tok tasks.
 	return hf.WriteTokenizer(dir, engine.Config(), tok.JSON())
 }
 
+// ErrNoCheckpoint is returned, wrapped, where a run has no checkpoint.
+var ErrNoCheckpoint = errors.New("there is no checkpoint")
+
+// noCheckpointError is the ErrNoCheckpoint of a run's folder of checkpoints.
+type noCheckpointError struct{ dir, run string }
+
+func (e *noCheckpointError) Error() string {
+	return fmt.Sprintf("%s has no checkpoint: train one with weir up --run.name %s, or name a folder with --checkpoint", e.dir, e.run)
+}
+
+func (e *noCheckpointError) Unwrap() error { return ErrNoCheckpoint }
+
 // Checkpoint is the folder of a step of the run, and the step: the newest when it is negative.
 func (l *Models) Checkpoint(step int64) (string, int64, error) {
 	dir := l.cfg.Trainer.Checkpoint.Dir
@@ -123,7 +135,7 @@ func (l *Models) Checkpoint(step int64) (string, int64, error) {
 		return "", 0, err
 	}
 	if len(steps) == 0 {
-		return "", 0, fmt.Errorf("%s has no checkpoint: train one with weir up --run.name %s, or name a folder with --checkpoint", dir, l.cfg.Run.Name)
+		return "", 0, &noCheckpointError{dir, l.cfg.Run.Name}
 	}
 	if step < 0 {
 		step = slices.Max(steps)

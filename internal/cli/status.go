@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-rl/weir/internal/assembly"
 	"github.com/weir-rl/weir/internal/fault"
 	"github.com/weir-rl/weir/internal/report"
 	"github.com/weir-rl/weir/schemas"
@@ -34,9 +35,10 @@ were equal, say: weir audit counts them.`,
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), 10*time.Second)
 		defer cancel()
+		named, noted := s.Config.Broker.URL != "", assembly.NotedBroker(s.Config.Folder())
 		run, up, leave, err := s.Connector().Visit(ctx, streams.RoleViewer)
 		if err != nil {
-			return err
+			return a.explainNoStatus(s, named, noted, err)
 		}
 		defer leave()
 		now, err := readStatus(ctx, s, run, up)
