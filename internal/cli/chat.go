@@ -38,7 +38,7 @@ history. /help lists what else can be typed there. weir agent run is for the que
 		}
 		m, err := s.Models().Load(cmd.Context(), model)
 		if err != nil {
-			return err
+			return a.explainNoFiles(s, cmd.Name(), err)
 		}
 		defer m.Close()
 		t, err := m.Course.FindTask(own.task)

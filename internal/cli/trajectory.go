@@ -91,12 +91,22 @@ func (a *app) openRecord(cmd *cobra.Command) (*runRecord, error) {
 		folder: runfolder.Open(runfolder.Run{Name: cfg.Run.Name, Dir: cfg.Folder(), Checkpoints: dir}),
 	}
 	if err := r.record.Check(); errors.Is(err, runfolder.ErrNoRecord) {
-		return nil, fmt.Errorf("%s has no record of steps: is --run.name %s the run?", dir, cfg.Run.Name)
+		err = &noRecordError{dir, cfg.Run.Name}
+		return nil, a.explainNoFiles(s, cmd.Name(), err)
 	} else if err != nil {
 		return nil, err
 	}
 	return r, nil
 }
+
+// noRecordError is the runfolder.ErrNoRecord of a run's folder of checkpoints.
+type noRecordError struct{ dir, run string }
+
+func (e *noRecordError) Error() string {
+	return fmt.Sprintf("%s has no record of steps: is --run.name %s the run?", e.dir, e.run)
+}
+
+func (e *noRecordError) Unwrap() error { return runfolder.ErrNoRecord }
 
 // withoutTrajectories are verdicts of whose trajectories only the record is read yet.
 func withoutTrajectories(verdicts []runfolder.Verdict) []runfolder.Refused {
