@@ -46,7 +46,7 @@ type standing struct {
 	Refused int `json:"refused"`
 	// RefusedByProducer counts the newest of them by the producer under whose name they came.
 	RefusedByProducer []runfolder.ProducerRefusals `json:"refused_by_producer"`
-	// Failures are the tasks whose episodes fail.
+	// Failures are the tasks whose episodes fail, and those whose agents ask on after the end of their episodes.
 	Failures []report.Failure `json:"failures"`
 	// LastStep and LastScore are nil before the first.
 	LastStep  *eventAnswer `json:"last_step,omitempty"`
@@ -120,7 +120,7 @@ func (o *standing) printStanding(w io.Writer, width int) {
 		t.AppendRow(table.Row{"trainer", report.Plain(o.Trainer)})
 	}
 	for _, f := range o.Failures {
-		t.AppendRow(table.Row{"episodes fail", f.String()})
+		t.AppendRow(table.Row{headFailure(f), f.String()})
 	}
 	t.AppendRow(table.Row{"policy version", o.PolicyVersion})
 	if o.LastStep != nil {
@@ -141,6 +141,14 @@ func (o *standing) printStanding(w io.Writer, width int) {
 		t.AppendRow(table.Row{fmt.Sprintf("of the newest %d", runfolder.MostRefusals), report.Plain(o.refusedTexts())})
 	}
 	t.Render()
+}
+
+// headFailure is the heading of a row about a task's failures.
+func headFailure(f report.Failure) string {
+	if f.Late > 0 {
+		return "requests after the end"
+	}
+	return "episodes fail"
 }
 
 // refusedTexts names the producers of refused messages, the producer with the most first.

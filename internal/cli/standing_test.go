@@ -34,6 +34,18 @@ func TestTheStatusFitsATerminal(t *testing.T) {
 	require.Contains(t, plain.String(), "flooder 3 (duplicate 3)")
 }
 
+// Requests after an episode's end are no failed episodes: they have a row with a heading of its own.
+func TestTheStatusHeadsRequestsAfterTheEndByThemselves(t *testing.T) {
+	t.Parallel()
+	o := newStanding("small", true, &runfolder.Standing{})
+	o.Failures = []report.Failure{{Task: "crates", Failed: 2, Last: "answered 503"}, {Task: "crates", Late: 7, Last: "POST /v1/messages"}}
+	var out strings.Builder
+	o.printStanding(&out, 0)
+	require.Regexp(t, "│ episodes fail +│ task crates: no episode succeeds: 2 of 2 failed", out.String())
+	require.Regexp(t, "│ requests after the end +│ task crates: the agent goes on asking after its episode ended: 7 requests", out.String())
+	require.Equal(t, 1, strings.Count(out.String(), "episodes fail"))
+}
+
 // Events are told with their numbers.
 func TestAnEventIsToldWithItsNumbers(t *testing.T) {
 	t.Parallel()

@@ -184,7 +184,7 @@ func (h *History) Status(now time.Time) Status {
 
 // runningStatus is the status of a trainer that has begun: it steps, or it waits.
 func (h *History) runningStatus(now time.Time) Status {
-	if failures := h.Failures(); len(failures) > 0 && failures[0].Succeeded == 0 && failures[0].At.After(h.stepped) {
+	if failures := h.Failures(); len(failures) > 0 && failures[0].Late == 0 && failures[0].Succeeded == 0 && failures[0].At.After(h.stepped) {
 		return Status{StateWaiting, fmt.Sprintf("no step since %s: %s", Ago(h.stepped, now), failures[0])}
 	}
 	seconds := 0.0

@@ -23,6 +23,8 @@ func TestTheStateOfARunIsWhatItsEventsTell(t *testing.T) {
 	step := event(schemas.EventStepDone, map[string]float64{"time/step": 60, "reward/mean": 0.5})
 	failed := schemas.Failing{Task: "crates", Failed: 20, ByCause: map[string]int{"agent": 20}, Last: "agent mine: answered 503"}
 	failing := failed.Event("r", "p1", at)
+	asks := schemas.Failing{Task: "crates", Late: 7, Last: "POST /v1/messages"}
+	afterEnd := asks.Event("r", "p1", at)
 	late := event(schemas.EventStepDone, map[string]float64{"time/step": 1})
 	inference := &schemas.Event{Type: schemas.EventWorkerJoined, Role: "inference", At: at}
 	for _, c := range []struct {
@@ -57,6 +59,7 @@ func TestTheStateOfARunIsWhatItsEventsTell(t *testing.T) {
 			2 * time.Second, "waiting",
 			"no step since 2s ago: task crates: no episode succeeds: 20 of 20 failed; the last: agent mine: answered 503",
 		},
+		{"an agent asks after its end", []*schemas.Event{joined, published, afterEnd}, 2 * time.Second, "running", "last heard of 2s ago"},
 		{"episodes failed before the step", []*schemas.Event{joined, published, failing, late}, 2 * time.Second, "running", "last heard of 2s ago"},
 		{"left", []*schemas.Event{joined, published, step, left}, time.Minute, "left", "the trainer left 1m0s ago"},
 		{"finished and left", []*schemas.Event{joined, step, done, left}, time.Minute, "finished", "1m0s ago"},
