@@ -2,7 +2,7 @@ package producers
 
 import (
 	"errors"
-	"fmt"
+	"strings"
 
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
@@ -26,11 +26,16 @@ type PartError struct {
 	Err  error
 }
 
+// Error names the part and its failure. The word of ErrUnavailable is left out: it tells the producer to try again, and people nothing.
 func (p *PartError) Error() string {
-	if p.Name == "" {
-		return fmt.Sprintf("%s: %v", p.Part, p.Err)
+	text := p.Err.Error()
+	if errors.Is(p.Err, ErrUnavailable) {
+		text = strings.Replace(text, ErrUnavailable.Error()+": ", "", 1)
 	}
-	return fmt.Sprintf("%s %s: %v", p.Part, p.Name, p.Err)
+	if p.Name == "" {
+		return p.Part + ": " + text
+	}
+	return p.Part + " " + p.Name + ": " + text
 }
 
 func (p *PartError) Unwrap() error { return p.Err }

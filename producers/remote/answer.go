@@ -2,11 +2,13 @@ package remote
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"reflect"
 	"strconv"
 	"strings"
 	"syscall"
@@ -214,9 +216,36 @@ func Strict(into any) func([]byte) error {
 // plainMessage takes the Go out of a message of encoding/json.
 func plainMessage(err error) error {
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return fmt.Errorf("%s: %s does not fit", wrong.Field, wrong.Value)
+		return fmt.Errorf("%s: got %s, want %s", cmp.Or(wrong.Field, "the answer"), describeValue(wrong.Value), describeType(wrong.Type))
 	}
 	return errors.New(strings.TrimPrefix(err.Error(), "json: "))
+}
+
+// describeValue names a value as [json.UnmarshalTypeError] has it: a kind, or a number and its digits.
+func describeValue(value string) string {
+	kinds := map[string]string{
+		"string": "a string", "number": "a number", "bool": "true or false", "array": "an array", "object": "an object",
+	}
+	return cmp.Or(kinds[value], "the "+value+", which is out of range")
+}
+
+// describeType names the JSON that a type of Go is read from.
+func describeType(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Pointer:
+		return describeType(t.Elem())
+	case reflect.String:
+		return "a string"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Slice, reflect.Array:
+		return "an array"
+	case reflect.Map, reflect.Struct:
+		return "an object"
+	case reflect.Float32, reflect.Float64:
+		return "a number"
+	}
+	return "a whole number"
 }
 
 // checkDuplicates refuses an object with two equal keys; capitals count as small letters, as they do in decoding.

@@ -137,11 +137,11 @@ func TestNothingThatGoesWrongIsAnAnswer(t *testing.T) {
 		"wrong JSON":         {body(`{"text": "a"`), 1, "unexpected EOF"},
 		"an array":           {body(`[1]`), 1, "no JSON object"},
 		"null":               {body(`null`), 1, "no JSON object"},
-		"wrong type":         {body(`{"text": 4}`), 1, "text: number does not fit"},
+		"wrong type":         {body(`{"text": 4}`), 1, "text: got a number, want a string"},
 		"unknown key":        {body(`{"texts": "a"}`), 1, `unknown field "texts"`},
 		"NaN":                {body(`{"text": "a", "reward": NaN}`), 1, "invalid character 'N'"},
 		"Infinity":           {body(`{"text": "a", "reward": Infinity}`), 1, "invalid character 'I'"},
-		"beyond all numbers": {body(`{"text": "a", "reward": 1e999}`), 1, "reward: number 1e999 does not fit"},
+		"beyond all numbers": {body(`{"text": "a", "reward": 1e999}`), 1, "reward: got the number 1e999, which is out of range, want a number"},
 		"not UTF-8":          {body("{\"text\": \"\xff\"}"), 1, "not UTF-8"},
 		"deep":               {body(`{"text": ` + strings.Repeat("[", 900)), 1, "cannot be used"},
 	} {
@@ -183,7 +183,7 @@ func TestAFailureHasTheServicesWords(t *testing.T) {
 		"text":          {502, "Traceback\n  boom\x1b[31m", "answered 502 Bad Gateway: Traceback boom", "\x1b"},
 		"long":          {500, strings.Repeat("é", 5000), strings.Repeat("é", 100) + "...", strings.Repeat("é", 101)},
 		"the token":     {401, `{"error": "no such token s3cret"}`, "no such token [token]", "s3cret"},
-		"a wrong type":  {200, `{"text": 4}`, `text: number does not fit (the answer: {"text": 4})`, "\n"},
+		"a wrong type":  {200, `{"text": 4}`, `text: got a number, want a string (the answer: {"text": 4})`, "\n"},
 		"nothing":       {503, "", "answered 503 Service Unavailable", "Unavailable:"},
 		"not an object": {500, `["a"]`, `answered 500 Internal Server Error: ["a"]`, "\n"},
 	} {

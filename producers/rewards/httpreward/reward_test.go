@@ -82,11 +82,11 @@ func TestWhatIsNoRewardIsAnError(t *testing.T) {
 	tooMany, err := json.Marshal(map[string]any{"reward": 1, "components": many})
 	require.NoError(t, err)
 	for body, want := range map[string]string{
-		`{}`: "reward: missing", `{"reward": null}`: "reward: missing", `{"reward": "1"}`: "reward: string does not fit",
-		`{"reward": true}`: "reward: bool does not fit", `{"reward": NaN}`: "invalid character", `{"reward": -Infinity}`: "invalid character",
-		`{"reward": 1e999}`: "does not fit", `{"reward": 1e7}`: "max_reward", `{"score": 1}`: "unknown field",
+		`{}`: "reward: missing", `{"reward": null}`: "reward: missing", `{"reward": "1"}`: "reward: got a string, want a number",
+		`{"reward": true}`: "reward: got true or false, want a number", `{"reward": NaN}`: "invalid character", `{"reward": -Infinity}`: "invalid character",
+		`{"reward": 1e999}`: "reward: got the number 1e999, which is out of range, want a number", `{"reward": 1e7}`: "max_reward", `{"score": 1}`: "unknown field",
 		`{"reward": 1, "components": {"a": 1e7}}`: "components: a: 1e+07", `{"reward": 1, "components": {"": 1}}`: "want a name",
-		`{"reward": 1, "components": {"\u001b[31m": 1}}`: "want a name", `{"reward": 1, "components": []}`: "components: array does not fit",
+		`{"reward": 1, "components": {"\u001b[31m": 1}}`: "want a name", `{"reward": 1, "components": []}`: "components: got an array, want an object",
 		string(tooMany): "65 of them", `{"reward": 1}{"reward": 2}`: "more after", ``: "empty", `<html>`: "no JSON object",
 	} {
 		reward := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, body) })

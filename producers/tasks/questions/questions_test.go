@@ -90,8 +90,8 @@ func TestService(t *testing.T) {
 func TestWhatIsNoPageIsRefused(t *testing.T) {
 	t.Parallel()
 	for answer, want := range map[string]string{
-		`{}`: `page "": questions: missing`, `{"questions": null}`: "questions: missing", `{"questions": {}}`: "questions: object does not fit",
-		`{"questions": [], "next": 3}`: "next: number does not fit", `{"question": []}`: "unknown field",
+		`{}`: `page "": questions: missing`, `{"questions": null}`: "questions: missing", `{"questions": {}}`: "questions: got an object, want an array",
+		`{"questions": [], "next": 3}`: "next: got a number, want a string", `{"question": []}`: "unknown field",
 		`{"questions": [], "next": "again"}`:                             `page "again": next: "again": want the name of a page that was not there yet`,
 		`{"questions": [], "next": "` + strings.Repeat("x", 2000) + `"}`: "want the name of a page",
 		`{"questions": []}`:                                                      "no question in it",

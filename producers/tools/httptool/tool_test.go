@@ -108,7 +108,7 @@ func TestWhatTheAgentIsTold(t *testing.T) {
 		"huge reward":    {200, `{"text": "", "reward": 1e300}`, "reward: 1e+300: max_reward is 1e+06", false},
 		"huge loss":      {200, `{"text": "", "reward": -1e7}`, "max_reward", false},
 		"NaN reward":     {200, `{"text": "", "reward": NaN}`, "invalid character", false},
-		"text as number": {200, `{"text": 4}`, "text: number does not fit", false},
+		"text as number": {200, `{"text": 4}`, "text: got a number, want a string", false},
 		"away":           {503, ``, "answered 503", false},
 	} {
 		t.Run(name, func(t *testing.T) {
