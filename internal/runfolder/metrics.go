@@ -22,10 +22,12 @@ import (
 type Metrics struct {
 	path string
 
-	mu      sync.RWMutex
-	offset  int64
-	records []report.Record
-	place   map[string]int
+	mu sync.RWMutex
+	// generation grows whenever lines were read.
+	generation uint64
+	offset     int64
+	records    []report.Record
+	place      map[string]int
 }
 
 func newMetrics(path string) *Metrics { return &Metrics{path: path, place: map[string]int{}} }
@@ -47,12 +49,14 @@ func (n *Metrics) refreshLines() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if info.Size() < n.offset {
+		n.generation++
 		n.offset, n.records = 0, nil
 		clear(n.place)
 	}
 	if info.Size() == n.offset {
 		return nil
 	}
+	n.generation++
 	if _, err := f.Seek(n.offset, io.SeekStart); err != nil {
 		return fmt.Errorf("read metrics: %w", err)
 	}
@@ -83,6 +87,13 @@ func (n *Metrics) addMetricLine(line []byte) {
 	}
 	n.place[at] = len(n.records)
 	n.records = append(n.records, r)
+}
+
+// Generation returns a number that is another number once lines were read since: what was made of the records is out of date then.
+func (n *Metrics) Generation() uint64 {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.generation
 }
 
 // Newest returns the newest records of a type, at most so many, oldest first.

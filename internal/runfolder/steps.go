@@ -41,6 +41,9 @@ type Steps struct {
 	// unread counts lines that are no record.
 	unread int
 	sums   *sums // of this generation, nil until they are asked for
+	// changes are of the generation changesOf, nil until they are asked for.
+	changes   []Change
+	changesOf uint64
 }
 
 // openGroup is a group that had not ended.
@@ -262,15 +265,18 @@ type Change struct {
 	After  string `json:"after"`
 }
 
-// Changes returns the settings that changed between steps, the newest last.
+// Changes returns the settings that changed between steps, the newest last. The list is the record's: it must not be written to.
 func (x *Steps) Changes() []Change {
-	x.mu.RLock()
-	defer x.mu.RUnlock()
-	out := []Change{}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.changes != nil && x.changesOf == x.generation {
+		return x.changes
+	}
+	x.changes, x.changesOf = []Change{}, x.generation
 	for i := range x.steps {
 		for _, c := range x.steps[i].changed {
-			out = append(out, Change{x.steps[i].step, c.Key, c.Before, c.After})
+			x.changes = append(x.changes, Change{x.steps[i].step, c.Key, c.Before, c.After})
 		}
 	}
-	return out
+	return x.changes
 }

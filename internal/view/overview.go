@@ -104,28 +104,6 @@ func (f *shownRun) readOverview(ctx context.Context, now time.Time) *Overview {
 		o.Alarms = append(o.Alarms, Alarm{levelAlarm, "the record was changed", "some lines of steps.jsonl are no record", "weir audit lists them.", ""})
 	}
 	s.Alarms = len(o.Alarms)
-	s.Verdict = report.Judge(f.courseOf(o))
+	s.Verdict = f.judgeRun(o)
 	return o
-}
-
-// courseOf is what the verdict on a run is about.
-func (f *shownRun) courseOf(o *Overview) report.Course {
-	c := report.Course{
-		Steps: f.folder.Metrics.All(schemas.EventStepDone), Scores: f.folder.Metrics.All(schemas.EventEvaluated), Failures: o.Failures,
-	}
-	if tested := f.folder.Metrics.Newest(report.Tested, 1); len(tested) > 0 {
-		c.Tested = &tested[0]
-	}
-	switch o.Summary.State {
-	case runfolder.StateFinished:
-		c.Ended = true
-	case runfolder.StateStopped, runfolder.StateLeft:
-		c.Stopped = true
-	case runfolder.StateWaiting:
-		c.Quiet = "no step is done: " + o.Summary.Detail
-	}
-	if n := len(c.Steps); n > 0 {
-		c.Spoiled = spoiledBy(&c.Steps[n-1])
-	}
-	return c
 }

@@ -25,6 +25,7 @@ type shownRun struct {
 	folder *runfolder.Folder
 	// chatting has room for a single question, so that chats cost a run a single sequence.
 	chatting chan struct{}
+	judged   judged
 }
 
 func openRun(r Run) *shownRun {
