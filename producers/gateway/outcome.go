@@ -49,7 +49,7 @@ func (s *Session) Finish(o Outcome) error {
 var errIdle = errors.New("the agent asked for nothing and did not finish")
 
 // Wait returns the outcome when the agent has posted it. It fails when ctx ends, when the policy cannot be asked, and when for so long
-// no request was open; 0 waits without a bound.
+// no request was open; 0 waits without a bound. An outcome that is there counts, though the session has ended since.
 func (s *Session) Wait(ctx context.Context, idle time.Duration) (Outcome, error) {
 	var tick <-chan time.Time
 	if idle > 0 {
@@ -60,13 +60,13 @@ func (s *Session) Wait(ctx context.Context, idle time.Duration) (Outcome, error)
 	for {
 		select {
 		case <-s.ended:
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			if s.failed != nil {
-				return Outcome{}, fmt.Errorf("ask the policy for the agent: %w", s.failed)
-			}
-			return s.outcome, nil
+			return s.takeOutcome()
 		case <-s.alive.Done():
+			select {
+			case <-s.ended: // it came before the end
+				return s.takeOutcome()
+			default:
+			}
 			if ctx.Err() != nil {
 				return Outcome{}, context.Cause(ctx)
 			}
@@ -80,6 +80,16 @@ func (s *Session) Wait(ctx context.Context, idle time.Duration) (Outcome, error)
 			}
 		}
 	}
+}
+
+// takeOutcome returns the outcome that is there.
+func (s *Session) takeOutcome() (Outcome, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.failed != nil {
+		return Outcome{}, fmt.Errorf("ask the policy for the agent: %w", s.failed)
+	}
+	return s.outcome, nil
 }
 
 // Limit is the limit that refused the agent's last request; "" where the last request was answered, or there was none.

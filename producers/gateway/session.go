@@ -151,7 +151,9 @@ func (s *Session) settleRequest(t *thread, r *request, a *asking, got *reply, er
 		return
 	}
 	if _, refused := errors.AsType[*openai.Error](err); !refused {
-		s.failed = err
+		if !errors.Is(err, errOver) { // a request that was open when the session was closed is no failure of the policy
+			s.failed = err
+		}
 		a.err = openai.Refusal(http.StatusServiceUnavailable, "server_error", "unavailable", "%v", err)
 		s.end(err)
 	}

@@ -67,8 +67,9 @@ func (a *agent) Run(ctx context.Context, e *producers.Episode) error {
 	defer a.server.Close(session)
 	working, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	returned := make(chan error, 1)
+	returned, ended := make(chan error, 1), make(chan struct{})
 	go func() {
+		defer close(ended)
 		outcome, err := a.drive(working, newOffer(e, address))
 		if err == nil && working.Err() == nil {
 			_ = session.Finish(outcome) // it may have posted its outcome itself
@@ -81,10 +82,26 @@ func (a *agent) Run(ctx context.Context, e *producers.Episode) error {
 		a.log.Debug("the agent failed, and its episode has no answer", "episode", e.ID(), "limit", session.Limit(), "err", err)
 		outcome, err = gateway.Outcome{}, nil
 	}
+	session.Close() // the end of a program in a sandbox waits for its requests
+	a.awaitEnd(e, ended)
 	if err == nil {
 		finishEpisode(e, session, outcome)
 	}
 	return err
+}
+
+// endWithin bounds the wait for a program's end: the system may not let go of a program that was killed.
+const endWithin = 30 * time.Second
+
+// awaitEnd waits until an episode's program has ended, so that what it left behind is whole when it is scored.
+func (a *agent) awaitEnd(e *producers.Episode, ended <-chan struct{}) {
+	timer := time.NewTimer(endWithin)
+	defer timer.Stop()
+	select {
+	case <-ended:
+	case <-timer.C:
+		a.log.Warn("the agent's program has not ended, and its episode is scored without its end", "episode", e.ID(), "after", endWithin)
+	}
 }
 
 // endedItself reports whether an agent's failure ends its episode without an answer, and is none of the machinery: what the policy said may
@@ -116,7 +133,7 @@ func blamesRequest(status int) bool {
 	return status >= 400 && status < 500
 }
 
-// awaitOutcome returns the outcome of a session, or why there is none. The program has ended when it returns.
+// awaitOutcome returns the outcome of a session, or why there is none. The program may go on where the outcome was posted.
 func (a *agent) awaitOutcome(ctx context.Context, session *gateway.Session, returned <-chan error) (gateway.Outcome, error) {
 	waiting, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -139,7 +156,9 @@ func (a *agent) awaitOutcome(ctx context.Context, session *gateway.Session, retu
 		}
 		stop(err)
 		session.Close()
-		<-posted
+		if got := <-posted; got.err == nil {
+			return got.outcome, nil // it was posted before
+		}
 		if failed := session.Failed(); failed != nil {
 			return gateway.Outcome{}, failed // why the program could not go on
 		}
