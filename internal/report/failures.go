@@ -24,6 +24,15 @@ type Failures struct {
 // silentAfter is how long after its last event a producer counts as gone: it tells of itself every half minute.
 const silentAfter = 2 * time.Minute
 
+// A stranger's events may name any number of tasks, producers and causes. Beyond these bounds nothing further is kept: of tasks, of spells
+// of all producers together, and of the causes of a spell. A name is cut after mostName bytes.
+const (
+	mostTasks  = 64
+	mostSpells = 1024
+	mostCauses = 16
+	mostName   = 100
+)
+
 // failureKey names a spell: of failures, or of requests after the end of episodes.
 type failureKey struct {
 	worker, task string
@@ -76,17 +85,66 @@ func (f *Failures) AddEvent(e *schemas.Event) (changed bool) {
 // addFailing takes in a producer's report.
 func (f *Failures) addFailing(e *schemas.Event) (changed bool) {
 	told, _ := schemas.FailingOf(e)
+	told.Task, told.ByCause = cutName(told.Task), boundCauses(told.ByCause)
 	key := failureKey{e.Worker, told.Task, told.Late > 0}
+	_, was := f.by[key]
 	if told.Over {
-		_, was := f.by[key]
 		delete(f.by, key)
+		if !f.hasSpell(func(k failureKey) bool { return k.worker == e.Worker }) {
+			delete(f.heard, e.Worker)
+		}
 		return was
+	}
+	if !was && !f.hasRoom(told.Task) {
+		return false
 	}
 	if f.by == nil {
 		f.by, f.heard = map[failureKey]failure{}, map[string]time.Time{}
 	}
 	f.by[key], f.heard[e.Worker] = failure{told, e.At}, e.At
 	return true
+}
+
+// hasSpell reports whether a spell is of a kind.
+func (f *Failures) hasSpell(is func(failureKey) bool) bool {
+	for key := range f.by {
+		if is(key) {
+			return true
+		}
+	}
+	return false
+}
+
+// hasRoom reports whether a further spell of a task is kept.
+func (f *Failures) hasRoom(task string) bool {
+	if len(f.by) >= mostSpells {
+		return false
+	}
+	tasks := map[string]bool{}
+	for key := range f.by {
+		tasks[key.task] = true
+	}
+	return tasks[task] || len(tasks) < mostTasks
+}
+
+// cutName bounds the name of a task or a cause.
+func cutName(name string) string {
+	if len(name) <= mostName {
+		return name
+	}
+	return strings.ToValidUTF8(name[:mostName], "")
+}
+
+// boundCauses bounds the counts of the causes.
+func boundCauses(byCause map[string]int) map[string]int {
+	out := map[string]int{}
+	for _, cause := range slices.Sorted(maps.Keys(byCause)) {
+		if len(out) == mostCauses {
+			break
+		}
+		out[cutName(cause)] += byCause[cause]
+	}
+	return out
 }
 
 // dropWhere forgets the failures of the producers for which gone is true.
@@ -134,20 +192,20 @@ func (f *Failures) Clone() Failures { return Failures{maps.Clone(f.by), maps.Clo
 func (f Failure) String() string {
 	if f.Late > 0 {
 		return fmt.Sprintf("task %s: the agent goes on asking after its episode ended: %d requests; the last: %s",
-			f.Task, f.Late, Plain(f.Last))
+			Plain(f.Task), f.Late, Plain(f.Last))
 	}
 	causes := slices.SortedFunc(maps.Keys(f.ByCause), func(a, b string) int {
 		return cmp.Or(cmp.Compare(f.ByCause[b], f.ByCause[a]), cmp.Compare(a, b))
 	})
 	var b strings.Builder
-	fmt.Fprintf(&b, "task %s: ", f.Task)
+	fmt.Fprintf(&b, "task %s: ", Plain(f.Task))
 	if f.Succeeded == 0 {
 		b.WriteString("no episode succeeds: ")
 	}
 	fmt.Fprintf(&b, "%d of %d failed", f.Failed, f.Failed+f.Succeeded)
 	if len(causes) > 1 {
 		for i, cause := range causes {
-			causes[i] = fmt.Sprintf("%s %d", cause, f.ByCause[cause])
+			causes[i] = fmt.Sprintf("%s %d", Plain(cause), f.ByCause[cause])
 		}
 		fmt.Fprintf(&b, " (%s)", strings.Join(causes, ", "))
 	}

@@ -2,6 +2,8 @@ package report
 
 import (
 	"bytes"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -61,6 +63,44 @@ func TestRequestsAfterTheEndAreARowOfTheirOwn(t *testing.T) {
 	f.AddEvent(failingEvent("p2", schemas.Failing{Task: "crates", Late: 4, Over: true}))
 	require.Len(t, f.List(), 1)
 	require.Equal(t, 20, f.List()[0].Failed)
+}
+
+// A producer that reports ever new tasks, producers and causes would fill the trainer's memory, and write what it likes on its terminal.
+func TestTheFailuresOfAStrangerAreBounded(t *testing.T) {
+	var f Failures
+	f.AddEvent(failingEvent("p1", schemas.Failing{Task: "crates", Failed: 5, ByCause: map[string]int{"agent": 5}}))
+	causes := map[string]int{}
+	for i := range 2 * mostCauses {
+		causes[fmt.Sprintf("%d \x1b[31m%s", i, strings.Repeat("c", 2*mostName))] = 1
+	}
+	for i := range 2 * mostSpells {
+		f.AddEvent(failingEvent(fmt.Sprintf("p%d", i), schemas.Failing{Task: "crates", Failed: 5, ByCause: causes}))
+		f.AddEvent(failingEvent("p1", schemas.Failing{Task: fmt.Sprintf("\x1b[31m%d%s", i, strings.Repeat("t", 2*mostName)), Failed: 5, ByCause: causes}))
+		f.AddEvent(failingEvent(fmt.Sprintf("q%d", i), schemas.Failing{Task: "crates", Over: true}))
+	}
+	require.LessOrEqual(t, len(f.by), mostSpells)
+	require.LessOrEqual(t, len(f.heard), mostSpells)
+	require.LessOrEqual(t, len(f.List()), mostTasks)
+	for key, one := range f.by {
+		require.LessOrEqual(t, len(key.task), mostName)
+		require.LessOrEqual(t, len(one.ByCause), mostCauses)
+		for cause := range one.ByCause {
+			require.LessOrEqual(t, len(cause), mostName)
+		}
+	}
+	require.Contains(t, f.List()[0].String(), "task crates: no episode succeeds", "the tasks that were known before stay")
+	for _, one := range f.List() {
+		require.NotContains(t, one.String(), "\x1b")
+	}
+	require.True(t, f.AddEvent(failingEvent("p1", schemas.Failing{Task: "crates", Over: true})))
+
+	var again Failures
+	for i := range 2 * mostSpells {
+		for _, over := range []bool{false, true} {
+			again.AddEvent(failingEvent(fmt.Sprintf("p%d", i), schemas.Failing{Task: "crates", Failed: 5, Over: over}))
+		}
+	}
+	require.Empty(t, again.heard)
 }
 
 // N1: failures stand in the live view until they are over, and elsewhere as a line.
