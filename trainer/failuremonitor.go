@@ -2,11 +2,13 @@ package trainer
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/trainer/batch"
 )
 
 // stuckSamples is how many samples in a row producers give up, with no trajectory accepted between them, until the run says that no episode
@@ -31,8 +33,15 @@ func cutReason(text string) string {
 	return text
 }
 
-// reportFailures takes a delivery. It reports, at each doubling, that no episode succeeds, and fails where the configuration says so.
-func (i *intake) reportFailures(d *streams.Delivery, accepted bool) error {
+// isRepeated reports whether a marker gives up no sample beyond those that had come or been given up: it ends at once, and not with its group.
+func isRepeated(d *streams.Delivery, e batch.Effects) bool {
+	settled := slices.ContainsFunc(e.Verdicts, func(v batch.Verdict) bool { return v.Sequence == d.Sequence && v.State == batch.Settled })
+	return settled && !slices.ContainsFunc(e.Drops, func(drop batch.Drop) bool { return drop.Group.ID() == d.Closed.Group })
+}
+
+// reportFailures takes a delivery and its effects. It reports, at each doubling, that no episode succeeds, and fails where the configuration
+// says so.
+func (i *intake) reportFailures(d *streams.Delivery, e batch.Effects, accepted bool) error {
 	f := &i.failures
 	if accepted {
 		f.givenUp = 0
@@ -41,7 +50,7 @@ func (i *intake) reportFailures(d *streams.Delivery, accepted bool) error {
 		return nil
 	}
 	g, open := i.issuer.open[d.Closed.Group]
-	if !open {
+	if !open || isRepeated(d, e) {
 		return nil
 	}
 	before := f.givenUp

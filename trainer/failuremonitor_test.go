@@ -93,3 +93,48 @@ func TestARunWhoseEpisodesFailStopsWhenAsked(t *testing.T) {
 		})
 	}
 }
+
+// repeated is a world in which the marker of a sample that was given up comes again and again, as from a producer whose acknowledgement of
+// the ticket was lost.
+type repeated struct {
+	*world
+	times int
+}
+
+type repeatedFeed struct {
+	*worldFeed
+	times *int
+}
+
+func (f *repeated) Feed(ctx context.Context, from *streams.Position, known streams.Mark, n int) (Feed, error) {
+	inner, err := f.world.Feed(ctx, from, known, n)
+	if err != nil {
+		return nil, err
+	}
+	return &repeatedFeed{inner.(*worldFeed), &f.times}, nil
+}
+
+func (f *repeatedFeed) Next(ctx context.Context) (*streams.Delivery, error) {
+	d, err := f.worldFeed.Next(ctx)
+	if err != nil || d.Trajectory == nil {
+		return d, err
+	}
+	t := d.Trajectory
+	for closed := (&schemas.GroupClosed{Run: t.Run, Group: t.Group, Cancelled: []int{t.Sample}, Why: "agent mine: away", Producer: "p1"}); *f.times > 0; *f.times-- {
+		d.Trajectory, d.Closed = nil, closed
+		f.w.mu.Lock()
+		f.w.messages = append(f.w.messages, schemas.Delivery{Sequence: uint64(len(f.w.messages) + 1), Closed: closed})
+		f.w.mu.Unlock()
+	}
+	return d, nil
+}
+
+// A sample that is given up again and again counted as many samples, and stopped a run that was well.
+func TestASampleThatIsGivenUpAgainCountsOnce(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t.TempDir())
+	cfg.StopWhenStuck, cfg.Steps = true, 2
+	require.NoError(t, Run(t.Context(), cfg, Deps{
+		Engine: enginetest.NewBigram(vocab), Stream: &repeated{newWorld(vocab), 2 * stuckSamples}, Prompts: prompts{vocab},
+	}))
+}

@@ -120,7 +120,7 @@ func (i *intake) acceptDelivery(ctx context.Context, d *streams.Delivery) error 
 	if accepted {
 		i.deps.Metrics.countAccepted()
 	}
-	if err := i.reportFailures(d, accepted); err != nil {
+	if err := i.reportFailures(d, effects, accepted); err != nil {
 		return err
 	}
 	if err := i.applyEffects(ctx, effects); err != nil {
