@@ -82,10 +82,11 @@ func (a *agent) Run(ctx context.Context, e *producers.Episode) error {
 		a.log.Debug("the agent failed, and its episode has no answer", "episode", e.ID(), "limit", session.Limit(), "err", err)
 		outcome, err = gateway.Outcome{}, nil
 	}
+	limit := session.Limit()
 	session.Close() // the end of a program in a sandbox waits for its requests
 	a.awaitEnd(e, ended)
 	if err == nil {
-		finishEpisode(e, session, outcome)
+		finishEpisode(e, limit, outcome)
 	}
 	return err
 }
@@ -196,12 +197,12 @@ func newOffer(e *producers.Episode, address gateway.Address) gateway.Offer {
 	}
 }
 
-// finishEpisode ends the episode with the agent's outcome.
-func finishEpisode(e *producers.Episode, session *gateway.Session, o gateway.Outcome) {
+// finishEpisode ends the episode with the agent's outcome. limit is the limit that refused the agent's last request; "" is none.
+func finishEpisode(e *producers.Episode, limit schemas.StopReason, o gateway.Outcome) {
 	if o.Reward != nil {
 		e.Post(*o.Reward, o.Rewards)
 	}
-	switch limit := session.Limit(); {
+	switch {
 	case o.Answer != "":
 		e.Finish(o.Answer, schemas.StopAnswer)
 	case limit != "":
