@@ -70,6 +70,7 @@ type pausing struct {
 	mu    sync.Mutex
 	calls int
 	left  context.CancelFunc
+	gone  chan struct{} // closed when the gateway has seen that the first client left
 }
 
 func (p *pausing) Generate(ctx context.Context, r *schemas.GenerateRequest) (*generate.Result, error) {
@@ -82,6 +83,7 @@ func (p *pausing) Generate(ctx context.Context, r *schemas.GenerateRequest) (*ge
 	case 2:
 		p.left()
 		<-ctx.Done()
+		close(p.gone)
 		return nil, context.Cause(ctx)
 	}
 	ids := p.tok.Encode(text)
@@ -102,7 +104,7 @@ func TestAClientThatLeavesWithinATurnGetsTheWholeTurn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			policy := &pausing{tok: words(t)}
+			policy := &pausing{tok: words(t), gone: make(chan struct{})}
 			var said string
 			got := served(t, policy, "", func(ctx context.Context, o told) {
 				ask := func(ctx context.Context, more, retry string) (string, error) {
@@ -126,6 +128,7 @@ func TestAClientThatLeavesWithinATurnGetsTheWholeTurn(t *testing.T) {
 					said = "the first was answered"
 					return
 				}
+				<-policy.gone
 				said, _ = ask(ctx, again.body, "1")
 			})
 			require.Contains(t, said, `"content":"`+again.said+`"`)
