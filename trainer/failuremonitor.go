@@ -33,14 +33,17 @@ func cutReason(text string) string {
 	return text
 }
 
-// isRepeated reports whether a marker gives up no sample beyond those that had come or been given up: it ends at once, and not with its group.
+// isRepeated reports whether a marker gives up no sample beyond those that had come or been given up: it ends at once, and not with its
+// group.
 func isRepeated(d *streams.Delivery, e batch.Effects) bool {
-	settled := slices.ContainsFunc(e.Verdicts, func(v batch.Verdict) bool { return v.Sequence == d.Sequence && v.State == batch.Settled })
+	settled := slices.ContainsFunc(e.Verdicts, func(v batch.Verdict) bool {
+		return v.Sequence == d.Sequence && v.State == batch.Settled
+	})
 	return settled && !slices.ContainsFunc(e.Drops, func(drop batch.Drop) bool { return drop.Group.ID() == d.Closed.Group })
 }
 
-// reportFailures takes a delivery and its effects. It reports, at each doubling, that no episode succeeds, and fails where the configuration
-// says so.
+// reportFailures takes a delivery and its effects. It reports, at each doubling, that no episode succeeds, and fails where the
+// configuration says so.
 func (i *intake) reportFailures(d *streams.Delivery, e batch.Effects, accepted bool) error {
 	f := &i.failures
 	if accepted {
