@@ -109,14 +109,14 @@ func TestATrialEpisodeFindsFaultsBeforeTheRun(t *testing.T) {
 		"an agent's service fails": {refusing, nil, []string{"trial episode of task boxes: agent mine: ", "answered 503 Service Unavailable: tools: the model has no chat template", "--run.trial=false"}},
 		"a reward of a wrong type": {
 			asking, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"reward": "one"}`) },
-			[]string{"trial episode of task boxes: reward http: ", `reward: string does not fit (the answer: {"reward": "one"})`},
+			[]string{"trial episode of task boxes: reward http: ", `reward: got a string, want a number (the answer: {"reward": "one"})`},
 		},
 		"an agent's reward of a wrong type": {
 			func(w http.ResponseWriter, r *http.Request) {
 				asking(httptest.NewRecorder(), r)
 				_, _ = io.WriteString(w, `{"answer": "7", "reward": "1.0"}`)
 			}, nil,
-			[]string{"trial episode of task boxes: agent mine: ", `reward: string does not fit (the answer: {"answer": "7", "reward": "1.0"})`},
+			[]string{"trial episode of task boxes: agent mine: ", `reward: got a string, want a number (the answer: {"answer": "7", "reward": "1.0"})`},
 		},
 		"an agent that never asks": {
 			func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"answer": "7"}`) }, nil,
