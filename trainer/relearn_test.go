@@ -3,8 +3,10 @@ package trainer
 import (
 	"bytes"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -238,17 +240,41 @@ func TestABundleIsReplayedElsewhereAndRefusedWhereItWasCutOrChanged(t *testing.T
 		require.True(t, o.Equal(), "step %d: files %v, numbers %v", o.Step, o.Files, o.Numbers)
 	}
 
-	refused := func(data []byte, what string, at int) {
-		t.Helper()
-		_, err := relearn.ReadBundle(bytes.NewReader(data), filepath.Join(t.TempDir(), fmt.Sprint(at)))
-		require.ErrorContains(t, err, "it is no whole bundle", "%s at byte %d of %d", what, at, len(whole))
+	unpack := func(data []byte) (string, error) {
+		dir := t.TempDir()
+		_, err := relearn.ReadBundle(bytes.NewReader(data), dir)
+		return dir, err
 	}
 	for at := 0; at < len(whole); at += 10 {
-		refused(whole[:at], "cut", at)
+		_, err := unpack(whole[:at])
+		require.ErrorContains(t, err, "it is no whole bundle", "cut at byte %d of %d", at, len(whole))
 	}
+	original, err := unpack(whole)
+	require.NoError(t, err)
+	want := filesIn(t, original)
 	for at := 0; at < len(whole); at += 97 {
 		changed := bytes.Clone(whole)
 		changed[at] ^= 0x10
-		refused(changed, "changed", at)
+		dir, err := unpack(changed)
+		if err == nil { // the compression has bits that mean nothing
+			require.Equal(t, want, filesIn(t, dir), "changed at byte %d of %d", at, len(whole))
+			continue
+		}
+		require.ErrorContains(t, err, "it is no whole bundle", "changed at byte %d of %d", at, len(whole))
 	}
+}
+
+// filesIn has the content of each file below a folder.
+func filesIn(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	require.NoError(t, filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		out[strings.TrimPrefix(path, dir)] = string(data)
+		return err
+	}))
+	return out
 }
