@@ -48,26 +48,26 @@ func (r *failureReports) addReport(f schemas.Failing) {
 	}
 }
 
-// sendReports sends what there is once. It returns whether all of it is stored.
+// sendReports tries each unsent report once. It returns whether the broker has stored all of them.
 func (r *failureReports) sendReports() bool {
 	r.mu.Lock()
-	todo := r.unsent
+	pending := r.unsent
 	r.unsent = map[reportKey]schemas.Failing{}
 	r.mu.Unlock()
-	for key, f := range todo {
+	for key, f := range pending {
 		if r.send(f) == nil {
-			delete(todo, key)
+			delete(pending, key)
 		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	newer := r.unsent
-	r.unsent = todo
+	r.unsent = pending
 	maps.Copy(r.unsent, newer)
-	return len(todo) == 0
+	return len(pending) == 0
 }
 
-// runReports sends reports until stop is closed, and then those that are left, once.
+// runReports sends reports until stop is closed. The reports that are unsent then are tried once more.
 func (r *failureReports) runReports(stop <-chan struct{}) {
 	for {
 		var late <-chan time.Time

@@ -36,7 +36,7 @@ func writeComparison(t *testing.T, dir, steps string) string {
 	return file
 }
 
-// Two arms are trained from one cold start; what is finished is not run again, and a file of other settings is refused by the run's name.
+// Two arms are trained from one cold start; a finished run is not run again, and a file of other settings is refused by the run's name.
 func TestCompareTrainsArmsFromOneStart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -74,7 +74,7 @@ func TestCompareTrainsArmsFromOneStart(t *testing.T) {
 	require.Contains(t, complaint, "trainer.steps: 3, and the run was begun with 2")
 }
 
-// failCompare runs a comparison that fails with a status, and returns what it complained of.
+// failCompare runs a comparison that fails with a status, and returns its error output.
 func failCompare(t *testing.T, status int, args ...string) string {
 	t.Helper()
 	var complaint bytes.Buffer

@@ -75,7 +75,7 @@ func answersAt(broker string) bool {
 	return true
 }
 
-// nextCommands are the commands that go on from what is left of a run.
+// nextCommands are the commands that go on from a run's remains.
 func (a *app) nextCommands(s *assembly.Run, r *runfolder.Remains) []string {
 	run := a.runFlags(s)
 	var out []string

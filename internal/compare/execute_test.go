@@ -180,7 +180,7 @@ func TestAFailedRunFailsAloneAndIsTriedAgain(t *testing.T) {
 	}
 }
 
-// An interruption begins no further run, and the same plan goes on with those that are not finished.
+// After an interruption no further run is begun, and the same plan goes on with the unfinished runs.
 func TestAnInterruptedComparisonGoesOn(t *testing.T) {
 	t.Parallel()
 	p := planOf(t, twoArms, t.TempDir())
@@ -239,7 +239,7 @@ func TestParallelRunsFitTheMachine(t *testing.T) {
 	}
 }
 
-// A process that does not end in order is killed; one that fails leaves its last words.
+// A process that does not end in order is killed; the outcome of a process that fails has its last lines of output.
 func TestProcessesOfRuns(t *testing.T) {
 	t.Parallel()
 	r := planOf(t, twoArms, t.TempDir()).Runs[0]

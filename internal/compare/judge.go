@@ -44,8 +44,8 @@ func judgeClaim(c Claim, seeds []int64, scores map[string]map[int64]*Scores) Jud
 		return j
 	}
 	// The pair of a seed is drawn whole.
-	least := bootstrapOne(len(low), func(drawn []int) float64 { return meanOf(pick(low, drawn)) }).Low
-	most := bootstrapOne(len(high), func(drawn []int) float64 { return meanOf(pick(high, drawn)) }).High
+	least := bootstrapOne(len(low), func(drawn []int) float64 { return meanOf(pickValues(low, drawn)) }).Low
+	most := bootstrapOne(len(high), func(drawn []int) float64 { return meanOf(pickValues(high, drawn)) }).High
 	strict := c.Operator == ">" || c.Operator == "<"
 	switch {
 	case least > 0, least == 0 && !strict:
@@ -63,7 +63,7 @@ func (c *Claim) marginOf(seed int64, scores map[string]map[int64]*Scores) (bound
 	if left == nil {
 		return bounds{}, false
 	}
-	a, b := left.valueOf(c.Left), exactly(0)
+	a, b := left.valueOf(c.Left), exactBounds(0)
 	if c.Right != nil {
 		right := scores[c.Right.Arm][seed]
 		if right == nil {

@@ -16,7 +16,7 @@ const (
 	edgeTop, edgeBottom         = 40, 48
 )
 
-// palette is told apart in greyscale and by most colour-blind readers.
+// palette has colours that differ in greyscale, and for most colour-blind readers.
 var palette = []string{"#1f4e79", "#d95f02", "#66a61e", "#7570b3", "#999999", "#e7298a", "#a6761d", "#17becf"}
 
 // band is an arm's curve: the mean over its seeds, with the lowest and the highest.
@@ -49,7 +49,7 @@ func (r *Report) drawCurves(results *Results) []byte {
 	for i, band := range bands {
 		colour := palette[i%len(palette)]
 		if len(band.x) > 0 {
-			outline := append(pathPoints(band.x, band.high, x, y), reversed(pathPoints(band.x, band.low, x, y))...)
+			outline := append(pathPoints(band.x, band.high, x, y), reversePoints(pathPoints(band.x, band.low, x, y))...)
 			fmt.Fprintf(&b, "<path d=\"M%sZ\" fill=\"%s\" fill-opacity=\"0.15\"/>\n", strings.Join(outline, "L"), colour)
 			fmt.Fprintf(&b, "<path d=\"M%s\" fill=\"none\" stroke=\"%s\" stroke-width=\"2\"/>\n",
 				strings.Join(pathPoints(band.x, band.mean, x, y), "L"), colour)
@@ -87,7 +87,7 @@ func pathPoints(xs, ys []float64, x, y func(float64) float64) (out []string) {
 	return out
 }
 
-func reversed(points []string) []string {
+func reversePoints(points []string) []string {
 	slices.Reverse(points)
 	return points
 }

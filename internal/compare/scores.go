@@ -31,7 +31,7 @@ type Scores struct {
 // bounds hold a number that need not be known exactly.
 type bounds struct{ low, high float64 }
 
-func exactly(v float64) bounds { return bounds{v, v} }
+func exactBounds(v float64) bounds { return bounds{v, v} }
 
 // readScores reads the numbers of a finished run.
 func readScores(r *Run) (*Scores, error) {
@@ -78,7 +78,7 @@ func (s *Scores) stepsTo(score float64) bounds {
 	if at < 0 {
 		return bounds{s.curve.X[len(s.curve.X)-1], math.Inf(1)}
 	}
-	return exactly(s.curve.X[at])
+	return exactBounds(s.curve.X[at])
 }
 
 // valueOf is the value of a claim's term.
@@ -87,21 +87,21 @@ func (s *Scores) valueOf(t Term) bounds {
 	case metricSteps:
 		return s.stepsTo(t.Score)
 	case "final":
-		return exactly(s.Final)
+		return exactBounds(s.Final)
 	case "sampled":
-		return exactly(s.Sampled)
+		return exactBounds(s.Sampled)
 	case "area":
-		return exactly(s.Area)
+		return exactBounds(s.Area)
 	case "start":
-		return exactly(s.Start)
+		return exactBounds(s.Start)
 	case "end":
-		return exactly(s.End)
+		return exactBounds(s.End)
 	case "fall":
-		return exactly(s.Fall)
+		return exactBounds(s.Fall)
 	case "tokens":
-		return exactly(s.Tokens)
+		return exactBounds(s.Tokens)
 	case "processor":
-		return exactly(s.ProcessorSeconds)
+		return exactBounds(s.ProcessorSeconds)
 	}
 	return bounds{math.Inf(-1), math.Inf(1)}
 }

@@ -118,8 +118,8 @@ func quantileOf(sorted []float64, share float64) float64 {
 	return sorted[i] + part*(sorted[i+1]-sorted[i])
 }
 
-// pick are the values at some indices.
-func pick(values []float64, indices []int) []float64 {
+// pickValues are the values at some indices.
+func pickValues(values []float64, indices []int) []float64 {
 	out := make([]float64, len(indices))
 	for i, at := range indices {
 		out[i] = values[at]
@@ -137,7 +137,7 @@ type Estimate struct {
 // estimateMean is the interquartile mean of values and its interval.
 func estimateMean(values []float64) Estimate {
 	return Estimate{interquartileMean(values), bootstrapOne(len(values), func(drawn []int) float64 {
-		return interquartileMean(pick(values, drawn))
+		return interquartileMean(pickValues(values, drawn))
 	})}
 }
 
@@ -147,7 +147,7 @@ func estimateImprovement(a, b []float64) Estimate {
 		return Estimate{math.NaN(), Interval{math.NaN(), math.NaN()}}
 	}
 	return Estimate{improvementProbability(a, b), bootstrapTwo(len(a), len(b), func(first, second []int) float64 {
-		return improvementProbability(pick(a, first), pick(b, second))
+		return improvementProbability(pickValues(a, first), pickValues(b, second))
 	})}
 }
 

@@ -19,7 +19,7 @@ func TestStatisticsByHand(t *testing.T) {
 	// 2 > 1, 2 < 3, 3 > 1, 3 = 3: 2.5 of 4.
 	require.InDelta(t, 0.625, improvementProbability([]float64{2, 3}, []float64{1, 3}), 1e-12)
 	// Two values have the resamples 00, 01, 10, 11: the means 0, 1/2, 1/2, 1. Of four results the 2.5 % quantile is at 0.075.
-	got := bootstrapOne(2, func(drawn []int) float64 { return meanOf(pick([]float64{0, 1}, drawn)) })
+	got := bootstrapOne(2, func(drawn []int) float64 { return meanOf(pickValues([]float64{0, 1}, drawn)) })
 	require.InDelta(t, 0.0375, got.Low, 1e-12)
 	require.InDelta(t, 0.9625, got.High, 1e-12)
 	seen := 0
@@ -66,7 +66,7 @@ func TestManyValuesAreDrawn(t *testing.T) {
 	for i := range values {
 		values[i] = float64(i % 2)
 	}
-	statistic := func(drawn []int) float64 { return meanOf(pick(values, drawn)) }
+	statistic := func(drawn []int) float64 { return meanOf(pickValues(values, drawn)) }
 	got := bootstrapOne(len(values), statistic)
 	require.Equal(t, got, bootstrapOne(len(values), statistic))
 	require.InDelta(t, 0.5-1.96*0.05, got.Low, 0.015)

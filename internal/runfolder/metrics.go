@@ -89,7 +89,7 @@ func (n *Metrics) addMetricLine(line []byte) {
 	n.records = append(n.records, r)
 }
 
-// Generation returns a number that is another number once lines were read since: what was made of the records is out of date then.
+// Generation returns a number that changes when lines are read: a summary of the records with another number is out of date.
 func (n *Metrics) Generation() uint64 {
 	n.mu.RLock()
 	defer n.mu.RUnlock()

@@ -34,7 +34,7 @@ type Remains struct {
 	Error string
 }
 
-// ReadRemains reads the folder of a run. A file that cannot be read counts as one that is not there.
+// ReadRemains reads the folder of a run. A file that cannot be read counts as a missing file.
 func ReadRemains(r Run) Remains {
 	f := Open(r)
 	defer f.Close()

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// lateRecorded keeps what is reported of requests after the end.
+// lateRecorded keeps the reports of requests after the end.
 type lateRecorded struct {
 	recorded
 	counts   []int

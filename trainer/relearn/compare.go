@@ -34,7 +34,7 @@ func (d Difference) Relative() float64 {
 	return math.Abs(d.Now-d.Was) / max(math.Abs(d.Was), math.Abs(d.Now))
 }
 
-// Compare compares a step's record with what was made of the same batch now.
+// Compare compares a step's record with the result of the same batch learnt again.
 func Compare(r *checkpoint.Record, now checkpoint.Result) *Outcome {
 	o := &Outcome{Step: r.Step, Was: r.Result, Now: now}
 	if r.Result == nil {

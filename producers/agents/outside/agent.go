@@ -94,7 +94,7 @@ func (a *agent) Run(ctx context.Context, e *producers.Episode) error {
 // endWithin bounds the wait for a program's end: the system may not let go of a program that was killed.
 const endWithin = 30 * time.Second
 
-// awaitEnd waits until an episode's program has ended, so that what it left behind is whole when it is scored.
+// awaitEnd waits until an episode's program has ended, so that its workspace is whole when the reward reads it.
 func (a *agent) awaitEnd(e *producers.Episode, ended <-chan struct{}) {
 	timer := time.NewTimer(endWithin)
 	defer timer.Stop()

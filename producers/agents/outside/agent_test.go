@@ -88,7 +88,7 @@ func (f scoreFunc) Score(context.Context, *schemas.Ticket, *producers.Transcript
 	return producers.Score{Total: f()}, nil
 }
 
-// A program that posted its outcome ran on while the reward read what it had done.
+// A program that posted its outcome ran on while the reward read its workspace.
 func TestTheProgramHasEndedBeforeTheReward(t *testing.T) {
 	t.Parallel()
 	var ended atomic.Bool
