@@ -58,7 +58,7 @@ The exit status is 0 when the episode came to an end, whatever its reward.`,
 		}
 		m, err := f.openPolicy(cmd, s)
 		if err != nil {
-			return err
+			return a.explainNoFiles(s, "agent run", err)
 		}
 		defer m.Close()
 		t, err := m.Course.FindTask(f.parts.task)

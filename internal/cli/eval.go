@@ -127,7 +127,10 @@ func (f *evalFlags) openPolicy(cmd *cobra.Command, a *app) (*assembly.LoadedPoli
 		return m, q, err
 	}
 	m, err := s.Models().Load(cmd.Context(), f.model)
-	return m, q, err
+	if err != nil {
+		return nil, nil, a.explainNoFiles(s, cmd.Name(), err)
+	}
+	return m, q, nil
 }
 
 // scorePolicy scores the policy, and where the control is asked for also without the tools. The rollouts go to file.

@@ -106,8 +106,8 @@ func (a *agent) awaitEnd(e *producers.Episode, ended <-chan struct{}) {
 }
 
 // endedItself reports whether an agent's failure ends its episode without an answer, and is none of the machinery: what the policy said may
-// be why. Clients raise an error where a limit refuses a request, and few agents catch it: the service then answers 500. A service that
-// cannot read the policy's text often answers 400 or 422.
+// be why. Clients raise an error where a limit refuses a request, and few agents catch it: the service then answers 500 or 503. A
+// service that cannot read the policy's text often answers 400 or 422.
 func endedItself(session *gateway.Session, err error) bool {
 	if refused, ok := errors.AsType[*remote.RefusedError](err); ok {
 		return session.Sampled() && blamesRequest(refused.Status)
@@ -115,8 +115,6 @@ func endedItself(session *gateway.Session, err error) bool {
 	answered, ok := errors.AsType[*remote.StatusError](err)
 	switch {
 	case !ok:
-		return false
-	case answered.Status == http.StatusServiceUnavailable:
 		return false
 	case answered.Status >= 500:
 		return session.Limit() != ""

@@ -57,12 +57,12 @@ func asksForever(t *testing.T, refused func(w http.ResponseWriter, ask func() in
 // trained on.
 func TestAnAgentThatFailsAtALimitEndsItsEpisode(t *testing.T) {
 	t.Parallel()
-	got, asked := asksForever(t, func(w http.ResponseWriter, _ func() int) {
-		http.Error(w, "Traceback: turn_limit", http.StatusInternalServerError)
-	})
-	require.Equal(t, schemas.StopTurns, got.Stop)
-	require.Len(t, got.Turns, 3, "two turns with tools, and one without")
-	require.Equal(t, 4, asked)
+	for _, status := range []int{http.StatusInternalServerError, http.StatusServiceUnavailable} { // docs/first-agent.md's answers 503
+		got, asked := asksForever(t, func(w http.ResponseWriter, _ func() int) { http.Error(w, "Traceback: turn_limit", status) })
+		require.Equal(t, schemas.StopTurns, got.Stop)
+		require.Len(t, got.Turns, 3, "two turns with tools, and one without")
+		require.Equal(t, 4, asked)
+	}
 }
 
 // N4: an agent that asks on and on after the limit's refusal does not hold its episode until the time limit.

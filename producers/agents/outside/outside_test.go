@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -266,6 +267,30 @@ print(json.dumps({
 	}
 	for what, can := range run(nil) {
 		require.True(t, can, "%s, without a sandbox", what)
+	}
+}
+
+// warnings counts the warnings of a log.
+type warnings struct{ n *atomic.Int64 }
+
+func (warnings) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelWarn }
+func (w warnings) WithAttrs([]slog.Attr) slog.Handler         { return w }
+func (w warnings) WithGroup(string) slog.Handler              { return w }
+func (w warnings) Handle(context.Context, slog.Record) error  { w.n.Add(1); return nil }
+
+// A program that fails at each episode is warned of at the first, the second, the fourth and so on: the trial episode does not use up the
+// only warning.
+func TestAProgramThatFailsIsWarnedOfAgainAfterTheTrial(t *testing.T) {
+	t.Parallel()
+	cfg := outside.DefaultCommandConfig()
+	cfg.Run, cfg.Stop, cfg.Sandbox = []string{"false"}, []string{"look", "7"}, false
+	o, n := opening(t, &cfg), new(atomic.Int64)
+	o.Log = slog.New(warnings{n})
+	agent, err := outside.CommandType().Open(t.Context(), o)
+	require.NoError(t, err)
+	for episode, want := range []int64{1, 2, 2, 3, 3} {
+		_, _ = rollout(t, agent, nil) // nothing was sampled
+		require.Equal(t, want, n.Load(), "after episode %d", episode)
 	}
 }
 
