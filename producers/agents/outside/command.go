@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 	"sync/atomic"
 
 	"github.com/weir-rl/weir/internal/check"
+	"github.com/weir-rl/weir/internal/openai"
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/producers/agents"
 	"github.com/weir-rl/weir/producers/gateway"
@@ -110,14 +112,33 @@ func openCommandAgent(ctx context.Context, cfg CommandConfig, o agents.Opening) 
 	return a, nil
 }
 
-// environmentOf returns the variables that tell a program of its episode, by the names that OpenAI's and Anthropic's own clients read.
+// mostVariable bounds a variable of a program's environment, in bytes as JSON: Linux starts no program with a variable of 128 KiB, and the
+// keeper of sandboxes takes messages of twice that.
+const mostVariable = 120 << 10
+
+// environmentOf returns the variables that tell a program of its episode, by the names that OpenAI's and Anthropic's own clients read. A
+// variable that is too long for an environment is left out: the program reads the episode's JSON on its standard input.
 func environmentOf(o gateway.Offer) []string {
-	return []string{
-		"OPENAI_BASE_URL=" + o.BaseURL, "OPENAI_API_BASE=" + o.BaseURL, "OPENAI_API_KEY=" + o.APIKey,
-		"ANTHROPIC_BASE_URL=" + o.AnthropicURL, "ANTHROPIC_API_KEY=" + o.APIKey,
-		"WEIR_EPISODE=" + o.Episode, "WEIR_PROMPT=" + strings.ReplaceAll(o.Prompt, "\x00", ""),
-		"WEIR_PROMPT_ID=" + o.PromptID, "WEIR_TASK=" + o.Task, "WEIR_SOURCE=" + o.Source, fmt.Sprintf("WEIR_SEED=%d", o.Seed),
+	var env []string
+	for _, v := range []struct{ name, value string }{
+		{"OPENAI_BASE_URL", o.BaseURL},
+		{"OPENAI_API_BASE", o.BaseURL},
+		{"OPENAI_API_KEY", o.APIKey},
+		{"ANTHROPIC_BASE_URL", o.AnthropicURL},
+		{"ANTHROPIC_API_KEY", o.APIKey},
+		{"WEIR_EPISODE", o.Episode},
+		{"WEIR_TASK", o.Task},
+		{"WEIR_SEED", strconv.FormatUint(o.Seed, 10)},
+		{"WEIR_PROMPT_ID", o.PromptID},
+		{"WEIR_SOURCE", o.Source},
+		{"WEIR_PROMPT", o.Prompt},
+	} {
+		value := strings.ReplaceAll(v.value, "\x00", "")
+		if text, err := openai.PlainJSON(value); err == nil && len(text) <= mostVariable {
+			env = append(env, v.name+"="+value)
+		}
 	}
+	return env
 }
 
 // exitError says that a program ran and failed.
