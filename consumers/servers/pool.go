@@ -32,6 +32,9 @@ type Pool struct {
 	// versionWait is how long a call waits for newer weights before it is refused with Retry.
 	versionWait time.Duration
 
+	// setting is held while the list of servers is replaced: two lists at once would take in a server twice, with two keepers.
+	setting sync.Mutex
+
 	mu sync.Mutex
 	// changed is closed, and made anew, whenever a call that waits may go on.
 	changed chan struct{}
@@ -116,6 +119,8 @@ func (p *Pool) addServer(s *server) {
 // Set replaces the list of running servers: new servers are brought up beside the servers that serve, the calls of a server that is
 // gone go on at the others. It changes nothing about servers that the Pool has started. Any goroutine may call it.
 func (p *Pool) Set(urls []string) {
+	p.setting.Lock()
+	defer p.setting.Unlock()
 	p.mu.Lock()
 	var gone []*server
 	have := map[string]bool{}
