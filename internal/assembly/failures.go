@@ -18,7 +18,7 @@ const resendEvery = 5 * time.Second
 // failureReports sends the newest report of each kind and task. An older report that was not sent is left out, as a later report has its
 // counts. The newest is sent until it is stored: else a spell of failures whose end was lost would stand for as long as the producer lives.
 type failureReports struct {
-	send   func(schemas.Failing) error
+	send   func(context.Context, schemas.Failing) error
 	resend time.Duration
 	wake   chan struct{}
 
@@ -33,7 +33,7 @@ type reportKey struct {
 }
 
 // newFailureReports makes the reports that send stores.
-func newFailureReports(send func(schemas.Failing) error, resend time.Duration) *failureReports {
+func newFailureReports(send func(context.Context, schemas.Failing) error, resend time.Duration) *failureReports {
 	return &failureReports{send: send, resend: resend, wake: make(chan struct{}, 1), unsent: map[reportKey]schemas.Failing{}}
 }
 
@@ -49,13 +49,13 @@ func (r *failureReports) addReport(f schemas.Failing) {
 }
 
 // sendReports tries each unsent report once. It returns whether the broker has stored all of them.
-func (r *failureReports) sendReports() bool {
+func (r *failureReports) sendReports(ctx context.Context) bool {
 	r.mu.Lock()
 	pending := r.unsent
 	r.unsent = map[reportKey]schemas.Failing{}
 	r.mu.Unlock()
 	for key, f := range pending {
-		if r.send(f) == nil {
+		if r.send(ctx, f) == nil {
 			delete(pending, key)
 		}
 	}
@@ -67,18 +67,24 @@ func (r *failureReports) sendReports() bool {
 	return len(pending) == 0
 }
 
-// runReports sends reports until stop is closed. The reports that are unsent then are tried once more.
-func (r *failureReports) runReports(stop <-chan struct{}) {
+// lastWithin bounds the sending of the reports that are unsent at the end: with the broker away each would take its time.
+const lastWithin = 2 * time.Second
+
+// runReports sends reports until ctx ends. The reports that are unsent then are tried once more.
+func (r *failureReports) runReports(ctx context.Context) {
+	sending, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(lastWithin, cancel) })()
 	for {
 		var late <-chan time.Time
-		if !r.sendReports() {
+		if !r.sendReports(sending) {
 			late = time.After(r.resend)
 		}
 		select {
 		case <-r.wake:
 		case <-late:
-		case <-stop:
-			r.sendReports()
+		case <-ctx.Done():
+			r.sendReports(sending)
 			return
 		}
 	}
@@ -98,11 +104,12 @@ func ShownByProgress(message string) bool { return message == logFailing || mess
 func reportFailures(
 	ctx context.Context, log *slog.Logger, run *streams.Run, worker string,
 ) (reportFailing func(schemas.Failing), stop func()) {
-	ctx = context.WithoutCancel(ctx)
-	reports := newFailureReports(func(f schemas.Failing) error { return emitFailing(ctx, log, run, worker, f) }, resendEvery)
-	stopped := make(chan struct{})
+	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
+	reports := newFailureReports(func(ctx context.Context, f schemas.Failing) error {
+		return emitFailing(ctx, log, run, worker, f)
+	}, resendEvery)
 	var sending sync.WaitGroup
-	sending.Go(func() { reports.runReports(stopped) })
+	sending.Go(func() { reports.runReports(ctx) })
 	reportFailing = func(f schemas.Failing) {
 		switch {
 		case f.Late > 0 && f.Over:
@@ -117,7 +124,7 @@ func reportFailures(
 		reports.addReport(f)
 	}
 	return reportFailing, func() {
-		close(stopped)
+		end()
 		sending.Wait()
 	}
 }
