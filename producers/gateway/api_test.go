@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -235,4 +237,30 @@ func eventsOf(body string) (out []event) {
 		}
 	}
 	return out
+}
+
+// An episode may wait long for an agent. The agent that comes has all of its time then, and where none comes the fault says so.
+func TestAnAgentThatComesLateHasAllOfItsTime(t *testing.T) {
+	t.Parallel()
+	s := NewServer(t.Context(), DefaultConfig(), "sesame", slog.New(slog.DiscardHandler))
+	session := s.OpenPrivate(t.Context(), spelling{}, &recorded{}, 4)
+	defer s.Close(session)
+	offered := make(chan error, 1)
+	go func() { offered <- s.Offer(t.Context(), Offer{APIKey: session.Key()}) }()
+	late := func() {
+		session.mu.Lock()
+		defer session.mu.Unlock()
+		session.touched = time.Now().Add(-time.Hour)
+	}
+	require.Eventually(t, func() bool {
+		late()
+		return errors.Is(session.idleFault(time.Minute), errUnclaimed)
+	}, time.Minute, time.Millisecond)
+	r := httptest.NewRequest(http.MethodPost, "/episodes", nil)
+	r.Header.Set("Authorization", "Bearer sesame")
+	s.Handler().ServeHTTP(httptest.NewRecorder(), r)
+	require.NoError(t, <-offered)
+	require.NoError(t, session.idleFault(time.Minute), "its time begins when it has come")
+	late()
+	require.ErrorIs(t, session.idleFault(time.Minute), errIdle)
 }

@@ -64,8 +64,12 @@ func newOffers(key string) *offers {
 	return &offers{key: sha256.Sum256([]byte("Bearer " + key)), waiting: make(chan offered)}
 }
 
-// Offer waits until an agent comes for an episode.
+// Offer waits until an agent comes for an episode. The time in which an agent may ask for nothing begins again then.
 func (s *Server) Offer(ctx context.Context, o Offer) error {
+	s.mu.Lock()
+	session := s.sessions[o.APIKey]
+	s.mu.Unlock()
+	session.setOffered(true)
 	taken := make(chan struct{}, 1)
 	for {
 		select {
@@ -74,6 +78,7 @@ func (s *Server) Offer(ctx context.Context, o Offer) error {
 			select {
 			case _, ok := <-taken:
 				if ok {
+					session.setOffered(false)
 					return nil
 				}
 				taken = make(chan struct{}, 1)

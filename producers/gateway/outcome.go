@@ -45,8 +45,35 @@ func (s *Session) Finish(o Outcome) error {
 	return nil
 }
 
-// errIdle ends an episode whose agent has gone.
-var errIdle = errors.New("the agent asked for nothing and did not finish")
+var (
+	// errIdle ends an episode whose agent has gone, errUnclaimed an episode that no agent came for.
+	errIdle      = errors.New("the agent asked for nothing and did not finish")
+	errUnclaimed = errors.New("no agent came for the episode (start more agents, lower producer.concurrency, or raise idle)")
+)
+
+// setOffered notes that the episode waits for an agent, or that an agent has come for it. A nil session waits for none.
+func (s *Session) setOffered(offered bool) {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.offered = offered
+	s.noteActivity()
+}
+
+// idleFault is why the session is given up: the time in which no request was open is over. nil is that it goes on.
+func (s *Session) idleFault(idle time.Duration) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.running > 0 || time.Since(s.touched) <= idle:
+		return nil
+	case s.offered:
+		return fmt.Errorf("%w for %v", errUnclaimed, idle)
+	}
+	return fmt.Errorf("%w for %v", errIdle, idle)
+}
 
 // Wait returns the outcome when the agent has posted it. It fails when ctx ends, when the policy cannot be asked, and when for so long
 // no request was open; 0 waits without a bound. An outcome that is there counts, though the session has ended since.
@@ -72,11 +99,8 @@ func (s *Session) Wait(ctx context.Context, idle time.Duration) (Outcome, error)
 			}
 			return Outcome{}, fmt.Errorf("ask the policy for the agent: %w", context.Cause(s.alive))
 		case <-tick:
-			s.mu.Lock()
-			gone := s.running == 0 && time.Since(s.touched) > idle
-			s.mu.Unlock()
-			if gone {
-				return Outcome{}, fmt.Errorf("%w for %v", errIdle, idle)
+			if err := s.idleFault(idle); err != nil {
+				return Outcome{}, err
 			}
 		}
 	}

@@ -61,6 +61,7 @@ type Session struct {
 	posted  bool
 	ended   chan struct{} // closed when the outcome is there
 	touched time.Time     // when the last request came or went
+	offered bool          // no agent has come for the episode yet
 	running int
 }
 
