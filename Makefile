@@ -1,6 +1,6 @@
 # make help lists what there is. Nothing here is needed: go run ./cmd/weir up and the README's tests stand alone.
 .DEFAULT_GOAL := help
-.PHONY: help up quick test test-full lab check page-check page-format generate binary image stack sandbox-image stop python python-torch release release-image gpu-check gpu-check-binaries
+.PHONY: help up quick test test-full lab check page-check page-format generate binary image stack sandbox-image stop python python-torch release release-image wheels gpu-check gpu-check-binaries
 
 # docs/releasing.md says how to install it; another program, or a container, in its place: make release GORELEASER=...
 GORELEASER ?= goreleaser
@@ -77,6 +77,16 @@ release-image: ## the image of what make release has built for this machine
 	rm -rf dist/image && mkdir -p dist/image/deploy && cp -R LICENSE NOTICE dist/image && cp -R deploy/image dist/image/deploy
 	cp dist/weir_linux_$$(go env GOARCH)*/weir dist/image/weir
 	docker build -f deploy/package/Dockerfile -t weir:release dist/image
+
+# The version of the wheels.
+WHEEL_VERSION ?= 0.0.0-SNAPSHOT-$(shell git rev-parse --short HEAD)
+
+wheels: ## the Python package with the program in it, for the four platforms, in dist
+	mkdir -p dist/wheels
+	for p in linux/amd64 linux/arm64 darwin/amd64 darwin/arm64; do \
+		CGO_ENABLED=0 GOOS=$${p%/*} GOARCH=$${p#*/} go build -trimpath -ldflags '-s -w -X github.com/weir-rl/weir/internal/cli.version=$(WHEEL_VERSION)' -o dist/wheels/weir ./cmd/weir && \
+		go run ./internal/wheel dist/wheels/weir $(WHEEL_VERSION) dist/wheels || exit 1; \
+	done; rm dist/wheels/weir
 
 gpu-check: gpu-check-binaries ## check and measure the PyTorch side on this machine's GPU; without one, pack what to carry to it
 	@if nvidia-smi -L >/dev/null 2>&1; then deploy/gpucheck/run.sh; else deploy/gpucheck/pack.sh; fi

@@ -88,14 +88,25 @@ func buildOutside(t *testing.T, example string, environ ...string) (program stri
 	return filepath.Join(dir, example), run
 }
 
-// The service in Python answers as a tool and as a reward.
+// The service in Python answers as a tool and as a reward, by the standard library alone and by the package weir-rl.
 func TestAToolAndARewardInPython(t *testing.T) {
 	t.Parallel()
+	for _, name := range []string{"service.py", "short.py"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			askToolAndReward(t, name)
+		})
+	}
+}
+
+// askToolAndReward starts a service of http-tool and asks for a call and a score.
+func askToolAndReward(t *testing.T, name string) {
+	t.Helper()
 	python, err := exec.LookPath("python3")
 	if err != nil {
 		t.Skip("there is no python3 on this machine: the service in Python was not run")
 	}
-	code, err := os.ReadFile(filepath.Join("http-tool", "service.py"))
+	code, err := os.ReadFile(filepath.Join("http-tool", name))
 	require.NoError(t, err)
 	require.LessOrEqual(t, strings.Count(string(code), "\n"), 30)
 	reserved, err := ports.Reserve()
@@ -104,8 +115,8 @@ func TestAToolAndARewardInPython(t *testing.T) {
 	address := reserved.Address
 	_, port, err := net.SplitHostPort(address)
 	require.NoError(t, err)
-	service := exec.CommandContext(t.Context(), python, filepath.Join("http-tool", "service.py"), port)
-	service.Stderr = io.Discard
+	service := exec.CommandContext(t.Context(), python, filepath.Join("http-tool", name), port)
+	service.Stderr, service.Env = io.Discard, append(os.Environ(), "PYTHONPATH="+filepath.Join("..", "python"), "PYTHONDONTWRITEBYTECODE=1")
 	require.NoError(t, service.Start())
 	t.Cleanup(func() { _ = service.Wait() }) // the test's context ends it
 	require.Eventually(t, func() bool {      // a loaded machine starts Python slowly

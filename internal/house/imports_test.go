@@ -53,6 +53,7 @@ internal/tracing: schemas internal/telemetry
 internal/records: internal/report
 internal/dashboards: internal/dashboards
 internal/sbom:
+internal/wheel:
 internal/report: schemas internal trainer/metrics
 internal/audit: schemas trainer internal
 internal/runfolder: schemas streams trainer gpu/hf/tokenizer internal/report

@@ -1,0 +1,302 @@
+"""The client against services of its own: python3 -m unittest discover -s tests"""
+
+import contextlib
+import io
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+import unittest.mock
+import urllib.error
+from typing import Any, Literal
+
+import weir
+from weir.http import post
+from weir.schema import schema_of
+from weir.service import Answers
+
+
+@weir.tool
+def search(query: str, top: int = 3, kind: Literal["a", "b"] | None = None) -> list[str]:
+    """Finds a passage."""
+    if query == "nothing":
+        raise weir.Refused("nothing found")
+    if query == "bug":
+        raise KeyError("a bug")
+    return [query] * top
+
+
+@weir.tool(free_text=True)
+def echo(text: str, call: weir.Call) -> weir.Observation:
+    return weir.Observation(f"{call.episode} {call.index} {text}", reward=0.5, done=True)
+
+
+@weir.reward
+def score(rollout: weir.Rollout) -> weir.Score | float:
+    if rollout.answer == "none":
+        return float("nan")
+    exact = float(rollout.answer in rollout.prompt.answers)
+    return weir.Score(exact - 0.02 * rollout.calls, {"exact_match": exact})
+
+
+@weir.questions
+def sums() -> list[dict[str, object]]:
+    return [{"question": "1 + 2", "answers": ["3"]}]
+
+
+class Gateway(weir.Service):
+    """A stand-in for the gateway: it answers a question with its length, and keeps the outcomes."""
+
+    def __init__(self) -> None:
+        self.outcomes: list[Any] = []
+        self.asked: list[Any] = []
+        super().__init__(search)
+
+    def post(self, path: str, key: str, data: bytes) -> tuple[int, Any]:
+        body = json.loads(data)
+        if path == "/e/k/v1/chat/completions":
+            self.asked.append(body)
+            if body["messages"][-1]["content"] == "limit":
+                return 403, {"error": {"message": "turn_limit"}}
+            return 200, {"choices": [{"message": {"role": "assistant", "content": f" {len(body['messages'][-1]['content'])} "}}]}
+        if path == "/e/k/v1/weir/finish":
+            if self.outcomes:
+                return 409, {"error": {"message": "the episode has its outcome already"}}
+            self.outcomes.append(body)
+            return 200, {"ok": True}
+        if path == "/episodes":
+            return 200, offer(self.url)
+        return 404, {"error": path}
+
+
+def offer(url: str, **more: Any) -> dict[str, Any]:
+    return {
+        "base_url": url + "/e/k/v1", "anthropic_base_url": url + "/e/k", "api_key": "k", "episode": "g1-a0-0", "prompt": "how long ?", "prompt_id": "7",
+        "task": "t", "source": "s", "seed": 2**64 - 1, "world": {"x": 1}, "timeout_s": 60, **more,
+    }
+
+
+def call(**more: Any) -> dict[str, Any]:
+    return {"key": "k", "run": "r", "episode": "e", "call": 1, "seed": 3, "tool": "t", **more}
+
+
+class Services(unittest.TestCase):
+    def test_a_tool_answers_refuses_and_fails(self) -> None:
+        with weir.Service(search, echo, score, sums) as s, contextlib.redirect_stderr(io.StringIO()) as told:
+            self.assertEqual(post(s.url + "/search", call(arguments={"query": "x", "top": 2})), {"text": '["x", "x"]'})
+            self.assertEqual(post(s.url + "/echo", call(arguments="hello")), {"text": "e 1 hello", "reward": 0.5, "done": True})
+            for query, status, words in [("nothing", 400, "nothing found"), ("bug", 500, "KeyError: 'a bug'")]:
+                with self.assertRaises(urllib.error.HTTPError) as got:
+                    post(s.url + "/search", call(arguments={"query": query}))
+                with got.exception as error:
+                    self.assertEqual((error.code, json.load(error)), (status, {"error": words}))
+            with self.assertRaises(urllib.error.HTTPError) as got:
+                post(s.url + "/search", call(arguments={"qeury": "x"}))
+            with got.exception as error:
+                self.assertEqual(json.load(error), {"error": "unknown argument: qeury"})
+            with self.assertRaises(urllib.error.HTTPError) as got:
+                post(s.url + "/serach", {})
+            with got.exception as error:
+                self.assertEqual(json.load(error)["error"], "nothing is served at /serach: there is /echo, /score, /search, /sums")
+        self.assertIn("a bug", told.getvalue())
+        self.assertEqual(search("x", 1), ["x"], "from Python it is the function")
+
+    def test_descriptions(self) -> None:
+        string = {"type": "string"}
+        kind = {"anyOf": [{"enum": ["a", "b"]}, {"type": "null"}], "default": None}
+        self.assertEqual(search.describe(), {"name": "search", "description": "Finds a passage.", "parameters": {
+            "type": "object", "additionalProperties": False, "required": ["query"],
+            "properties": {"query": string, "top": {"type": "integer", "default": 3}, "kind": kind}}})
+        self.assertEqual(echo.describe(), {"name": "echo", "description": ""})
+        self.assertEqual(sums.describe(), {"questions": [{"question": "1 + 2", "answers": ["3"]}]})
+        self.assertEqual(schema_of(dict[str, list[float]]), {"type": "object", "additionalProperties": {"type": "array", "items": {"type": "number"}}})
+        with self.assertRaisesRegex(TypeError, "f: x: want an annotation"):
+            weir.Tool(_unannotated())
+        with self.assertRaisesRegex(TypeError, "g: y: <class 'set'>: want str, int"):
+            weir.Tool(_of_a_set())
+
+    def test_a_request_that_comes_again_is_done_once(self) -> None:
+        begun, done, count = threading.Event(), threading.Event(), []
+
+        class Slow:
+            name = "slow"
+
+            def describe(self) -> None:
+                return None
+
+            def respond(self, request: dict[str, Any]) -> dict[str, Any]:
+                count.append(1)
+                begun.set()
+                done.wait(30)
+                if len(count) == 1:
+                    return {"text": "1"}
+                raise KeyError("fails")
+
+        answers, got = Answers(kept=2), []
+        first = threading.Thread(target=lambda: got.append(answers.answer(Slow(), "k", {})))
+        first.start()
+        begun.wait(30)
+        again = threading.Thread(target=lambda: got.append(answers.answer(Slow(), "k", {})))
+        again.start()
+        done.set()
+        first.join()
+        again.join()
+        self.assertEqual((got, len(count)), ([(200, {"text": "1"})] * 2, 1))
+        with contextlib.redirect_stderr(io.StringIO()):
+            for n in (2, 3):
+                self.assertEqual(answers.answer(Slow(), "other", {})[0], 500)
+                self.assertEqual(len(count), n, "a failure may be tried again")
+
+    def test_a_reward(self) -> None:
+        turn = {"text": "x", "tool": "search", "arguments": "a", "observation": "b", "error": ""}
+        request = {
+            "key": "k", "run": "r", "task": "t", "episode": "e", "prompt": {"id": "1", "text": "q", "answers": ["7"], "source": "s"}, "answer": "7", "stop": "answer",
+            "sampled": 3, "text": "all", "turns": [turn, {**turn, "tool": ""}],
+        }
+        self.assertEqual(score.respond(request), {"reward": 0.98, "components": {"exact_match": 1.0}})
+        with self.assertRaisesRegex(ValueError, "reward is nan: want a finite number"):
+            score.respond({**request, "answer": "none"})
+
+
+def _unannotated() -> Any:
+    def f(x):  # type: ignore[no-untyped-def]
+        return x
+
+    return f
+
+
+def _of_a_set() -> Any:
+    def g(y: set) -> str:  # type: ignore[type-arg]
+        return ""
+
+    return g
+
+
+class Episodes(unittest.TestCase):
+    def test_a_program_that_is_started_for_an_episode(self) -> None:
+        program = """
+import sys, weir
+with weir.episode() as e:
+    if sys.argv[1] == "raise": raise SystemExit(3)
+    e.answer(e.ask(e.prompt, max_tokens=1))
+    e.reward(1, seen=e.world["x"])
+assert weir.episode() is e
+"""
+        with Gateway() as g:
+            environ = {**os.environ, "WEIR_EPISODE": "g1-a0-0", "PYTHONPATH": str(pathlib.Path(__file__).parent.parent)}
+
+            def run(how: str) -> "subprocess.CompletedProcess[str]":
+                return subprocess.run([sys.executable, "-c", program, how], input=json.dumps(offer(g.url)), text=True, env=environ, capture_output=True)
+
+            self.assertEqual(run("raise").returncode, 3)
+            self.assertEqual(g.outcomes, [], "an episode that failed has no outcome")
+            done = run("play")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(g.outcomes, [{"answer": "10", "reward": 1.0, "rewards": {"seen": 1.0}}])
+            self.assertEqual(g.asked, [{"model": "policy", "messages": [{"role": "user", "content": "how long ?"}], "max_tokens": 1}])
+            self.assertIn("the outcome of episode g1-a0-0 was refused: {\"error\"", run("play").stderr, "a second outcome")
+
+    def test_a_trial_posts_nothing(self) -> None:
+        with Gateway() as g, unittest.mock.patch.dict(os.environ, {"OPENAI_BASE_URL": g.url + "/e/k/v1", "OPENAI_API_KEY": "k"}):
+            os.environ.pop("WEIR_EPISODE", None)
+            with weir.episode("abc") as e:
+                e.answer(e.ask(e.prompt))
+            self.assertEqual((dict(e.outcome), g.outcomes), ({"answer": "3"}, []))
+            with self.assertRaisesRegex(weir.NoEpisodeError, "WEIR_EPISODE is not set"):
+                weir.episode()
+
+    def test_a_service_plays_episodes(self) -> None:
+        @weir.agent
+        def player(e: weir.Episode) -> str | None:
+            e.reward(0.5, exact_match=0)
+            if e.prompt == "silent":
+                return None
+            return e.ask(e.prompt)
+
+        with Gateway() as g, weir.Service(player) as s, contextlib.redirect_stderr(io.StringIO()):
+            self.assertEqual(post(s.url + "/", offer(g.url)), {"answer": "10", "reward": 0.5, "rewards": {"exact_match": 0.0}})
+            self.assertEqual(post(s.url + "/player", offer(g.url, prompt="silent")), {"reward": 0.5, "rewards": {"exact_match": 0.0}})
+            away = "http://127.0.0.1:9"
+            for url, prompt, status in [(g.url, "limit", 500), (away, "x", 503)]:
+                with self.assertRaises(urllib.error.HTTPError) as got:
+                    post(s.url + "/", offer(url, prompt=prompt))
+                with got.exception as error:
+                    self.assertEqual(error.code, status)
+        self.assertEqual(g.outcomes, [], "the answer is the outcome")
+
+    def test_coming_for_episodes(self) -> None:
+        with Gateway() as g:
+            for e in weir.episodes(g.url, "key"):
+                with e:
+                    e.answer("x")
+                break
+            self.assertEqual(g.outcomes, [{"answer": "x"}])
+            with self.assertRaisesRegex(RuntimeError, "nothing|error"):
+                next(weir.episodes(g.url + "/elsewhere", "key"))
+        with self.assertRaisesRegex(ValueError, "WEIR_AGENT_KEY"), unittest.mock.patch.dict(os.environ, clear=True):
+            next(weir.episodes(g.url))
+
+
+class Runs(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name) / "demo"
+        archive = self.folder / "checkpoints" / "archive"
+        archive.mkdir(parents=True)
+        (self.folder / "metrics.jsonl").write_text(
+            '{"at":"2026-11-27T05:00:00.123456789Z","type":"step_done","step":1,"policy_version":1,"metrics":{"reward/mean":0.5}}\n{cut\n'
+            '{"at":"2026-11-27T05:00:01+01:00","type":"run_done","step":1,"policy_version":1,"metrics":null}\n{"at":"2026-11-27T05:00:02Z","type":"te')
+        (archive / "000002.jsonl").write_text('{"id":"g2-a0-0","step":2,"fate":"rejected","reason":"stale","reward":0,"tokens":4,"sampled":2,"turns":1,"new_key":1}\n')
+        (archive / "000001.jsonl").write_text('{"id":"g1-a0-0","step":1,"fate":"trained","reward":1,"tokens":4,"sampled":2,"turns":1,"started":1000,"finished":3500}\n')
+
+    def test_metrics_and_trajectories(self) -> None:
+        run = weir.Run(self.folder)
+        records = list(run.metrics())
+        self.assertEqual([(r.type, dict(r), r.at.microsecond) for r in records], [("step_done", {"reward/mean": 0.5}, 123456), ("run_done", {}, 0)])
+        self.assertEqual([(t.id, t.fate, t.reason, t.duration.total_seconds()) for t in run.trajectories()],
+                         [("g1-a0-0", "trained", "", 2.5), ("g2-a0-0", "rejected", "stale", 0)])
+        self.assertEqual([r.name for r in weir.runs(self.folder.parent)], ["demo"])
+        self.assertEqual(run.config, "")
+        with self.assertRaisesRegex(FileNotFoundError, "there is no such folder"):
+            weir.Run(self.folder / "other")
+
+    def test_following_ends_with_the_run(self) -> None:
+        found = weir.Run(self.folder).metrics(follow=True, pause=0.01)
+        self.assertEqual([next(found).type, next(found).type], ["step_done", "run_done"])
+        with open(self.folder / "metrics.jsonl", "a") as file:
+            file.write('sted","step":1,"policy_version":1,"metrics":{}}\n')
+        self.assertEqual([r.type for r in found], ["tested"])
+
+    def test_frames_are_of_pandas(self) -> None:
+        class Pandas:
+            @staticmethod
+            def DataFrame(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+                return rows
+
+        with unittest.mock.patch.dict(sys.modules, {"pandas": Pandas}):
+            rows = weir.frame(weir.Run(self.folder).metrics())
+            self.assertEqual((rows[0]["reward/mean"], rows[1]["type"]), (0.5, "run_done"))
+        with unittest.mock.patch.dict(sys.modules, {"pandas": None}), self.assertRaisesRegex(ImportError, "pip install pandas"):
+            weir.frame([])
+
+
+class Binaries(unittest.TestCase):
+    def test_the_program_is_named(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            program = pathlib.Path(folder) / "weir"
+            program.write_text("#!/bin/sh\necho \"$@\"\n")
+            program.chmod(0o755)
+            environ = {**os.environ, "WEIR_BINARY": str(program), "PYTHONPATH": str(pathlib.Path(__file__).parent.parent)}
+            out = subprocess.run([sys.executable, "-m", "weir", "version", "-o", "json"], env=environ, capture_output=True, text=True, check=True)
+            self.assertEqual(out.stdout, "version -o json\n")
+            with unittest.mock.patch.dict(os.environ, {"WEIR_BINARY": folder}), self.assertRaisesRegex(FileNotFoundError, "there is no such file"):
+                weir.find_binary()
+
+
+if __name__ == "__main__":
+    unittest.main()

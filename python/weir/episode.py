@@ -1,0 +1,126 @@
+"""An episode, as its agent sees it."""
+
+import functools
+import json
+import os
+import sys
+import types
+import urllib.error
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from weir.http import post
+
+#: The messages of a conversation, as OpenAI's chat completions take them.
+Messages: TypeAlias = list[dict[str, Any]]
+
+
+class NoEpisodeError(RuntimeError):
+    """The program was started by nothing that gives it an episode."""
+
+
+@dataclass
+class Episode:
+    """An episode: what the agent is asked, where it asks the model, and its outcome."""
+
+    #: The base URLs of OpenAI's and of Anthropic's clients, and the API key of both.
+    base_url: str
+    anthropic_base_url: str
+    api_key: str
+    #: The question.
+    prompt: str
+    #: The episode's id, and where its question is from; "" in a trial by hand.
+    id: str = ""
+    prompt_id: str = ""
+    task: str = ""
+    source: str = ""
+    #: The seed for an agent that draws numbers, 0 to 2^64-1.
+    seed: int = 0
+    #: What the task gives its tools; None for nothing. Never the answers.
+    world: Any = None
+    #: How long the episode may take, in seconds; 0 is no bound.
+    timeout: float = 0
+    #: Whether the end of a with block posts the outcome.
+    posts: bool = True
+    _outcome: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    def answer(self, text: str) -> None:
+        """Sets the answer."""
+        self._outcome["answer"] = text
+
+    def reward(self, value: float, **components: float) -> None:
+        """Sets the reward, for tasks with reward: {type: posted}. components are parts of it by name, which metrics show; exact_match is the share of right answers in scores."""
+        self._outcome["reward"] = float(value)
+        self._outcome["rewards"] = {name: float(part) for name, part in components.items()}
+
+    @property
+    def outcome(self) -> Mapping[str, Any]:
+        """What was set: answer, reward and rewards."""
+        return types.MappingProxyType(self._outcome)
+
+    def complete(self, messages: str | Messages, model: str = "", **parameters: Any) -> dict[str, Any]:
+        """The model's next message by OpenAI's chat completions. A text is the user's message; parameters are the API's, such as max_tokens and tools."""
+        if isinstance(messages, str):
+            messages = [{"role": "user", "content": messages}]
+        body = {"model": model or os.environ.get("MODEL", "policy"), "messages": messages, **parameters}
+        answer = post(self.base_url + "/chat/completions", body, self.api_key)
+        message: dict[str, Any] = answer["choices"][0]["message"]
+        return message
+
+    def ask(self, messages: str | Messages, model: str = "", **parameters: Any) -> str:
+        """The text of complete, without white space around it."""
+        return str(self.complete(messages, model, **parameters)["content"] or "").strip()
+
+    def post(self) -> None:
+        """Posts the outcome. The end of a with block does so by itself, unless it raised. An episode takes one outcome."""
+        try:
+            post(self.base_url + "/weir/finish", self._outcome, self.api_key)
+        except urllib.error.HTTPError as refused:
+            with refused:
+                raise RuntimeError(f"the outcome of episode {self.id} was refused: {refused.read().decode(errors='replace')}") from None
+
+    def __enter__(self) -> "Episode":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: types.TracebackType | None) -> None:
+        if kind is None and self.posts:
+            self.post()
+
+    @classmethod
+    def from_offer(cls, offer: Mapping[str, Any], posts: bool = True) -> "Episode":
+        """The episode of the JSON that Weir sends: docs/gateway.md has its keys."""
+        return cls(
+            base_url=offer["base_url"],
+            anthropic_base_url=offer.get("anthropic_base_url", ""),
+            api_key=offer["api_key"],
+            prompt=offer["prompt"],
+            id=offer.get("episode", ""),
+            prompt_id=offer.get("prompt_id", ""),
+            task=offer.get("task", ""),
+            source=offer.get("source", ""),
+            seed=offer.get("seed", 0),
+            world=offer.get("world"),
+            timeout=offer.get("timeout_s", 0),
+            posts=posts,
+        )
+
+
+def episode(prompt: str = "") -> Episode:
+    """The episode that this program was started for, by an agent of type command: use it as a context manager.
+
+    Where nothing started the program, prompt makes a trial: an episode with that question, whose model is that of OPENAI_BASE_URL, and whose outcome is posted nowhere.
+    """
+    if "WEIR_EPISODE" in os.environ:
+        return _started_episode()
+    if not prompt:
+        raise NoEpisodeError("no episode: WEIR_EPISODE is not set, so this program was not started by an agent of type command; weir.episode(prompt) makes a trial")
+    base = os.environ.get("OPENAI_BASE_URL", "http://127.0.0.1:8000/v1")
+    anthropic = os.environ.get("ANTHROPIC_BASE_URL", base.removesuffix("/v1"))
+    return Episode(base, anthropic, os.environ.get("OPENAI_API_KEY", "none"), prompt, posts=False)
+
+
+@functools.lru_cache(maxsize=1)
+def _started_episode() -> Episode:
+    """The episode that was written to standard input. It can be read once."""
+    return Episode.from_offer(json.load(sys.stdin))

@@ -1,0 +1,171 @@
+"""The service that answers Weir's requests: tools, rewards, questions and agents by HTTP."""
+
+import collections
+import json
+import sys
+import threading
+import traceback
+from concurrent.futures import Future
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Protocol, TypeVar
+
+S = TypeVar("S", bound="Service")
+
+
+class Refused(Exception):
+    """A call that is refused: the agent is shown the words."""
+
+
+class Unavailable(Exception):
+    """A call that could not be tried: Weir tries it again."""
+
+
+class Part(Protocol):
+    """What a service serves, at the path of its name."""
+
+    name: str
+
+    def describe(self) -> dict[str, Any] | None:
+        """How the part answers GET; None for not at all."""
+
+    def respond(self, request: dict[str, Any]) -> dict[str, Any]:
+        """How the part answers POST."""
+
+
+#: How many answers are kept for requests that come again.
+KEPT = 4096
+
+
+class Answers:
+    """The answers by their request's key: a request that comes again waits for the first one's answer, and nothing is done twice."""
+
+    def __init__(self, kept: int = KEPT) -> None:
+        self._kept = kept
+        self._lock = threading.Lock()
+        self._by_key: collections.OrderedDict[str, Future[tuple[int, Any]]] = collections.OrderedDict()
+
+    def answer(self, part: Part, key: str, request: dict[str, Any]) -> tuple[int, Any]:
+        """The status and the body for a request. Failures are not kept: the request may be tried again."""
+        if not key:
+            return respond(part, request)
+        with self._lock:
+            first = self._by_key.get(key)
+            if first is None:
+                mine: Future[tuple[int, Any]] = Future()
+                self._by_key[key] = mine
+                while len(self._by_key) > self._kept:
+                    self._by_key.popitem(last=False)
+        if first is not None:
+            return first.result()
+        answer = respond(part, request)
+        if answer[0] >= 500:
+            with self._lock:
+                self._by_key.pop(key, None)
+        mine.set_result(answer)
+        return answer
+
+
+def respond(part: Part, request: dict[str, Any]) -> tuple[int, Any]:
+    """The status and the body by which a part answers."""
+    try:
+        return 200, part.respond(request)
+    except Refused as refusal:
+        return 400, {"error": str(refusal)}
+    except Unavailable as absence:
+        return 503, {"error": str(absence)}
+    except Exception as error:
+        traceback.print_exc()
+        return 500, {"error": f"{type(error).__name__}: {error}"}
+
+
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 1024  # producer.concurrency calls begin at once
+    daemon_threads = True
+
+
+class Service:
+    """Serves parts at http://host:port/NAME, a single part also at /. Use it as a context manager, or call serve. Port 0 is any free port."""
+
+    def __init__(self, *parts: Part, port: int = 0, host: str = "127.0.0.1") -> None:
+        self._parts = {"/" + part.name: part for part in parts}
+        if not parts:
+            raise ValueError("nothing to serve: want tools, rewards, questions or agents")
+        if len(self._parts) < len(parts):
+            raise ValueError("two parts have the same name: each is served at the path of its name")
+        if len(parts) == 1:
+            self._parts["/"] = parts[0]
+        self._answers = Answers()
+        self._server = _Server((host, port), self._handler())
+        self._thread = threading.Thread(target=self._server.serve_forever, args=[0.02], daemon=True)
+        self.url = f"http://{host}:{self._server.server_address[1]}"
+
+    def serve_forever(self) -> None:
+        """Serves until the process ends."""
+        self._server.serve_forever()
+
+    def __enter__(self: S) -> S:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def get(self, path: str) -> tuple[int, Any]:
+        """The status and the body for a GET."""
+        part = self._parts.get(path)
+        body = part.describe() if part is not None else None
+        return (200, body) if body is not None else self._missing(path)
+
+    def post(self, path: str, key: str, data: bytes) -> tuple[int, Any]:
+        """The status and the body for a POST."""
+        part = self._parts.get(path)
+        if part is None:
+            return self._missing(path)
+        try:
+            request = json.loads(data)
+        except ValueError:
+            request = None
+        if not isinstance(request, dict):
+            return 422, {"error": "the body is not a JSON object"}
+        return self._answers.answer(part, path + " " + key if key else "", request)
+
+    def _missing(self, path: str) -> tuple[int, Any]:
+        return 404, {"error": f"nothing is served at {path}: there is {', '.join(sorted(self._parts))}"}
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        service = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                self._write(*service.get(self.path.partition("?")[0]))
+
+            def do_POST(self) -> None:
+                data = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                self._write(*service.post(self.path.partition("?")[0], self.headers.get("Idempotency-Key", ""), data))
+
+            def _write(self, status: int, body: Any) -> None:
+                data = json.dumps(body).encode()
+                try:
+                    self.send_response(status)
+                    self.send_header("Content-Type", "application/json")
+                    self.send_header("Content-Length", str(len(data)))
+                    self.end_headers()
+                    self.wfile.write(data)
+                except ConnectionError:  # Weir hangs up where it cancels a rollout
+                    self.close_connection = True
+
+            def log_message(self, format: str, *args: Any) -> None:
+                """Writes no line for each call."""
+
+        return Handler
+
+
+def serve(*parts: Part, port: int, host: str = "127.0.0.1") -> None:
+    """Serves tools, rewards, questions and agents until the process ends: each at http://host:port/NAME, a single part also at /."""
+    service = Service(*parts, port=port, host=host)
+    print(f"serving {', '.join(part.name for part in parts)} at {service.url}", file=sys.stderr)
+    service.serve_forever()
