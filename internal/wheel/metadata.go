@@ -7,7 +7,7 @@ import (
 )
 
 // formatMetadata writes METADATA after the version from pyproject.toml:
-// https://packaging.python.org/en/latest/specifications/core-metadata/. It reads what that file has, and no other TOML: texts, and lists of texts.
+// https://packaging.python.org/en/latest/specifications/core-metadata/. Of TOML it reads texts and lists of texts alone.
 func formatMetadata(project, readme string) (string, error) {
 	var out strings.Builder
 	for _, field := range []struct{ key, header string }{
