@@ -21,6 +21,8 @@ import (
 
 // Course is all that a run trains on: its tasks, opened, which share a tokenizer.
 type Course struct {
+	// trialNotes are of the trial episodes, in the order of the tasks.
+	trialNotes     []string
 	Tasks          []*Task // by name
 	Tokenizer      tasks.Tokenizer
 	maxSegments    int                  // of an episode whose ticket has no bound: the trainer's limit; 0 is none

@@ -42,6 +42,12 @@ func (v *failureView) Failing(failures []report.Failure) {
 // openServed opens a run whose agent, or whose reward, is a service.
 func openServed(t *testing.T, agent, reward string, trial bool) (*LocalRun, error) {
 	t.Helper()
+	return openServedWithin(t, "2m", agent, reward, trial)
+}
+
+// openServedWithin is openServed with a time limit of an episode.
+func openServedWithin(t *testing.T, timeout, agent, reward string, trial bool) (*LocalRun, error) {
+	t.Helper()
 	dir := t.TempDir()
 	var rows strings.Builder
 	for i := range 40 {
@@ -61,7 +67,7 @@ broker: {listen: "127.0.0.1:0"}
 view: {listen: "127.0.0.1:0"}
 eval: {every: 0}
 producer: {retry_delay: 1ms}
-trainer: {steps: 5, batch_groups: 2, minibatches: 1, cold_start: {steps: 0}, limits: {max_tokens: 16, max_turns: 2}}
+trainer: {steps: 5, batch_groups: 2, minibatches: 1, cold_start: {steps: 0}, limits: {max_tokens: 16, max_turns: 2, timeout: `+timeout+`}}
 `), 0o600))
 	doors := builtin.Doors()
 	cfg, origins, err := Resolve(doors, config.Sources{Files: []string{file}})
@@ -155,6 +161,19 @@ func TestATrialEpisodeFindsFaultsBeforeTheRun(t *testing.T) {
 			}
 		})
 	}
+}
+
+// An agent that does not end is named after its trial episode, and the run starts: its tools may be slow.
+func TestATrialEpisodeThatDoesNotEndIsNoted(t *testing.T) {
+	t.Parallel()
+	local, err := openServedWithin(t, "300ms", answering(t, func(w http.ResponseWriter, r *http.Request) {
+		asking(httptest.NewRecorder(), r)
+		<-r.Context().Done()
+	}), "", true)
+	require.NoError(t, err)
+	defer local.Close()
+	require.Len(t, local.Course.TrialNotes(), 1)
+	require.Contains(t, local.Course.TrialNotes()[0], "trial episode of task boxes: the agent asked the policy, and then did not end within 300ms")
 }
 
 // N1, N2: a run whose agent's service fails shows that within 20 failures, with the part's name and the service's own words.

@@ -20,7 +20,7 @@ import (
 
 // A trial episode may last trialTimeout. It is tried again for trialPatience: a service may still be starting.
 const (
-	trialTimeout  = time.Minute
+	trialTimeout  = 30 * time.Second
 	trialPatience = 10 * time.Second
 )
 
@@ -61,10 +61,14 @@ func (c *Course) tryTask(ctx context.Context, cfg *config.Config, t *Task, log *
 	if len(sample) == 0 {
 		return nil
 	}
+	within := trialTimeout
+	if own := cfg.Trainer.Limits.Timeout; own > 0 {
+		within = min(within, own)
+	}
 	patience := time.Now().Add(trialPatience)
 	for attempt := 1; ; attempt++ {
 		policy := &trialPolicy{}
-		env, limits := c.askedEnvironment(t, policy, Question{Timeout: trialTimeout})
+		env, limits := c.askedEnvironment(t, policy, Question{Timeout: within})
 		ticket := &schemas.Ticket{
 			Run: cfg.Run.Name, ID: fmt.Sprintf("trial-%s-%d", t.Name, attempt), Group: "trial-" + t.Name, GroupSize: 1, Task: t.Name,
 			Prompt: sample[0], Seed: cfg.Run.Seed, Limits: limits,
@@ -73,11 +77,17 @@ func (c *Course) tryTask(ctx context.Context, cfg *config.Config, t *Task, log *
 		trajectory, _, err := producers.Rollout(ctx, ticket, env)
 		switch {
 		case err == nil:
+			if trajectory.Stop == schemas.StopTimeout {
+				c.trialNotes = append(c.trialNotes, slowTrial(t.Name, policy.sampled.Load() > 0, within))
+			}
 			log.Info("the trial episode ended", "reward", trajectory.Reward, "stop", trajectory.Stop, "turns", len(trajectory.Turns))
 			return nil
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case policy.excuses(err):
+			if producers.TimedOut(err) {
+				c.trialNotes = append(c.trialNotes, slowTrial(t.Name, policy.sampled.Load() > 0, within))
+			}
 			log.Warn("the trial episode failed, perhaps as no model wrote its text: the run starts", "err", err)
 			return nil
 		case remote.IsUnusable(err), !errors.Is(err, producers.ErrUnavailable), time.Now().After(patience):
@@ -88,6 +98,19 @@ func (c *Course) tryTask(ctx context.Context, cfg *config.Config, t *Task, log *
 		}
 	}
 }
+
+// slowTrial is the note about a trial episode that ran into its time limit. asked reports whether its agent asked the policy.
+func slowTrial(task string, asked bool, within time.Duration) string {
+	did := "asked the policy, and then did"
+	if !asked {
+		did = "did"
+	}
+	return fmt.Sprintf("trial episode of task %s: the agent %s not end within %s: an endless loop, or a slow tool? "+
+		"The run starts; trainer.limits.timeout ends each such episode", task, did, within)
+}
+
+// TrialNotes are what the trial episodes showed that is no fault, a line each.
+func (c *Course) TrialNotes() []string { return c.trialNotes }
 
 // restBefore waits, or returns why ctx ended before.
 func restBefore(ctx context.Context, wait time.Duration) error {

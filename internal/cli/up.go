@@ -70,7 +70,7 @@ func (a *app) trainUp(ctx context.Context, s *assembly.Run, fixedPort bool) erro
 	if follows := s.Config.FolderDefaults(); follows != "" {
 		view.Title(follows)
 	}
-	for _, line := range r.Course.FewQuestions() {
+	for _, line := range append(r.Course.FewQuestions(), r.Course.TrialNotes()...) {
 		view.Title("warning: " + line)
 	}
 	failed := r.Train(ctx, view)
