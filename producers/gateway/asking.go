@@ -100,6 +100,7 @@ func (s *Session) joinRequest(r *request, try tries) (*asking, error) {
 	}
 	key := r.requestKey()
 	if a := s.findAnswering(key, try); a != nil {
+		r.noteWritten()
 		a.waiting++
 		a.retried = a.retried || try > firstTry
 		return a, nil

@@ -87,6 +87,7 @@ type sampleBody[B any] interface {
 // serveSample handles an API's requests for samples.
 func serveSample[B any, P sampleBody[B]](g *Server, s *Session, w http.ResponseWriter, r *http.Request) error {
 	body := P(new(B))
+	large, _ := r.Body.(*largeBody) // readBody may change it
 	if err := g.readBody(r, body); err != nil {
 		return err
 	}
@@ -100,6 +101,9 @@ func serveSample[B any, P sampleBody[B]](g *Server, s *Session, w http.ResponseW
 		}
 	}
 	req.tries = retryCount(r)
+	if large != nil {
+		req.written = large.release
+	}
 	if !body.wantsStream() {
 		return answerRequest(s, r, req, func(a *reply) error { return body.writeAnswer(w, a) })
 	}

@@ -27,6 +27,8 @@ type Server struct {
 	// writeWithin bounds a write to a client, in which a client that does not read holds its handler.
 	writeWithin time.Duration
 	offers      *offers
+	// large has a value for each large request that is under way: see largeBody.
+	large chan struct{}
 
 	mu       sync.Mutex
 	sessions map[string]*Session // by secret
@@ -38,7 +40,10 @@ type Server struct {
 // NewServer makes a server; cfg must be valid. key opens the offers of episodes to agents that come for them by themselves; "" offers
 // none.
 func NewServer(ctx context.Context, cfg Config, key string, log *slog.Logger) *Server {
-	s := &Server{cfg: cfg, ignore: cfg.Ignore, log: log, ping: openai.PingEvery, writeWithin: writeWithin, sessions: map[string]*Session{}}
+	s := &Server{
+		cfg: cfg, ignore: cfg.Ignore, log: log, ping: openai.PingEvery, writeWithin: writeWithin, sessions: map[string]*Session{},
+		large: make(chan struct{}, mostLarge),
+	}
 	if key != "" {
 		s.offers = newOffers(key)
 	}
@@ -206,7 +211,9 @@ func (s *Server) handleSession(word func(*openai.Error) any, h func(*Server, *Se
 		var err error = openai.Refusal(http.StatusUnauthorized, "authentication_error", "invalid_api_key",
 			"no episode has this key: it has ended, or the key is another's")
 		if session != nil {
-			r.Body = openai.NewTimedBody(w, r, s.cfg.MaxBodyBytes)
+			body := s.newLargeBody(session, r, openai.NewTimedBody(w, r, s.cfg.MaxBodyBytes))
+			defer body.release()
+			r.Body = body
 			if err = h(s, session, w, r); refusesLate(err) {
 				session.late.addRequest(r)
 			}

@@ -47,6 +47,8 @@ type Session struct {
 	alive context.Context //nolint:containedctx // the session lives as long as it
 	end   context.CancelCauseFunc
 	late  *lateRequests
+	// large has a value for each large request that is under way: see largeBody.
+	large chan struct{}
 
 	mu      sync.Mutex
 	threads []*thread
@@ -100,6 +102,7 @@ func newSession(ctx context.Context, s Speaker, r Recorder, most int) *Session {
 	return &Session{
 		secret: hex.EncodeToString(secret), speaker: s, recorder: r, most: most, alive: alive, end: end, late: newLateRequests(r),
 		asked: map[[sha256.Size]byte][]*asking{}, stored: map[string]*request{}, ended: make(chan struct{}), touched: time.Now(),
+		large: make(chan struct{}, mostLargeOfSession),
 	}
 }
 
@@ -183,6 +186,7 @@ func (s *Session) noteLimit(limit schemas.StopReason) {
 // continueThread has the policy continue a context, or open a new context.
 func (s *Session) continueThread(ctx context.Context, t *thread, r *request) (*thread, *reply, error) {
 	t, err := s.writeRequest(t, r)
+	r.noteWritten()
 	if err != nil {
 		return t, nil, err
 	}
