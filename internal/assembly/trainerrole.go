@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/gpu/hf"
+	"github.com/weir-rl/weir/internal/audit"
 	"github.com/weir-rl/weir/internal/config"
 	"github.com/weir-rl/weir/internal/memory"
 	"github.com/weir-rl/weir/internal/report"
@@ -90,6 +91,9 @@ type trainerRole struct {
 	tracer *tracing.Tracer
 	passes atomic.Int64
 	mark   folderMark
+	// signer signs the record after each step; nil where the trainer has no key. unsigned is set while that fails.
+	signer   *audit.Signer
+	unsigned bool
 	// closers close the open resources, the last first.
 	closers []func()
 }
@@ -124,6 +128,9 @@ func (t *trainerRole) openAll(ctx context.Context) (deps trainer.Deps, err error
 		return deps, err
 	}
 	if err := t.announceTrainer(ctx); err != nil {
+		return deps, err
+	}
+	if err := t.openSigner(); err != nil {
 		return deps, err
 	}
 	return trainer.Deps{
@@ -189,6 +196,9 @@ func (t *trainerRole) announceTrainer(ctx context.Context) error {
 // afterStage is told of each part of a step that is done.
 func (t *trainerRole) afterStage(stage string) {
 	t.mark.used = t.mark.used || stage == "record"
+	if stage == "record" || stage == "renew" {
+		t.signRecord()
+	}
 	if t.staged != nil {
 		t.staged(stage)
 	}

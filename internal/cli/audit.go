@@ -17,26 +17,41 @@ import (
 
 func newAuditCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "audit", Short: "Prove from the record what became of every trajectory", Args: cobra.NoArgs,
+		Use: "audit [run or folder]", Short: "Prove from the record what became of every trajectory", Args: cobra.MaximumNArgs(1),
 		Long: `Audit reads the record that the trainer writes with each checkpoint and checks that no trajectory entered two
 steps, no prompt was skipped, no step is missing, no line was changed, and nothing was used further behind than the
 bound. Of each kind of fault it names the first twenty and counts the others. With --step it lists the exact batch of
 one step, and with --text it prints every rollout of it to be read; weir trajectory prints one.
 
 The rollouts themselves are in <trainer.checkpoint.dir>/batches, for as many of the newest steps as
-trainer.checkpoint.batches says. The record of an older step still lists its trajectories; their text is gone.`,
-		Example: "  weir audit\n  weir audit --step 12\n  weir audit --step 12 --text\n  weir audit --step 12 --text -o json",
+trainer.checkpoint.batches says. The record of an older step still lists its trajectories; their text is gone.
+
+With --verify every byte that the folder keeps of the run is read and held against the hashes that were written with
+it: each line of the record, kept batch, checkpoint and segment of the archive. What differs is named with its step,
+the wanted and the found hash. Where the trainer has a key it signs the record at each step, and the signatures are
+checked too.`,
+		Example: "  weir audit\n  weir audit --verify mine\n  weir audit --step 12\n  weir audit --step 12 --text\n  weir audit --step 12 --text -o json",
 	}
 	step := cmd.Flags().Int64("step", -1, "print the batch of this step")
 	text := cmd.Flags().Bool("text", false, "with --step: print each rollout as text, and with -o json whole, tokens and all")
+	verify := cmd.Flags().Bool("verify", false, "read every byte that is kept and compare it with its hash")
 	format := jsonFlag(cmd)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if *text && *step < 0 {
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		switch {
+		case *text && *step < 0:
 			return fault.Usage(errors.New("--text: give the step to print with --step"))
+		case *verify && *step >= 0:
+			return fault.Usagef("--verify and --step: want either: all that is kept is verified")
+		}
+		if err := nameRun(cmd, args); err != nil {
+			return err
 		}
 		r, err := a.openRecord(cmd)
 		if err != nil {
 			return err
+		}
+		if *verify {
+			return r.printVerification(format.isJSON())
 		}
 		if *step < 0 {
 			return r.printAudit(format.isJSON())

@@ -6,5 +6,6 @@
 // up with are left out and counted. A crash loses the newest lines at most.
 //
 // A store is a folder of segments, numbered from 1. NNNNNN.jsonl has a line of JSON for each trajectory, an Entry; NNNNNN.bin has the data
-// of the lines, as zstd frames.
+// of the lines, as zstd frames. After the lines of a part comes a line with its seal, a chain of hashes over both files: Verify finds any
+// byte that was changed.
 package archive

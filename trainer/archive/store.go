@@ -29,8 +29,10 @@ type store struct {
 	now   int
 	lines *os.File
 	bin   *os.File
-	// end is where the next frame goes.
+	// end is where the next frame goes, written the size of the lines, and chain that of the last seal.
 	end      int64
+	written  int64
+	chain    string
 	encoder  *zstd.Encoder
 	messages schemas.Encoder
 	raw      []byte
@@ -94,7 +96,7 @@ func (s *store) makeRoom() error {
 			return errors.Join(err, lines.Close(), os.Remove(lines.Name()))
 		}
 		s.now++
-		s.lines, s.bin, s.end = lines, bin, 0
+		s.lines, s.bin, s.end, s.written, s.chain = lines, bin, 0, 0, ""
 	}
 	total := int64(0)
 	numbers := make([]int, 0, len(s.sizes))
@@ -158,10 +160,24 @@ func (s *store) addPart(cfg Config, p *part) error {
 			return err
 		}
 	}
-	s.end += int64(len(frame))
-	n, err := s.lines.Write(lines.Bytes())
-	s.sizes[s.now] += int64(n + len(frame))
-	return err
+	return s.addLines(p.step, frame, lines.Bytes())
+}
+
+// addLines writes the lines of a part, whose frame is written, and their seal. Where that fails the lines are cut off again, so that the next
+// part follows whole lines.
+func (s *store) addLines(step int64, frame, lines []byte) error {
+	if len(lines) == 0 {
+		return nil
+	}
+	end, chain := s.end+int64(len(frame)), nextChain(s.chain, frame, lines)
+	data := append(slices.Clip(lines), encodeSeal(seal{Step: step, End: end, Chain: chain})...)
+	if _, err := s.lines.WriteAt(data, s.written); err != nil {
+		return errors.Join(err, s.lines.Truncate(s.written))
+	}
+	s.end, s.chain = end, chain
+	s.written += int64(len(data))
+	s.sizes[s.now] += int64(len(data) + len(frame))
+	return nil
 }
 
 // partEntries returns a part's entries, and sets raw to their data, not compressed yet.

@@ -39,9 +39,18 @@ type Record struct {
 	// OpenSources are the places in Open of the groups of each source; a group without a source has a prompt without a source, or the line
 	// is of a build that did not note sources.
 	OpenSources map[string][]int `json:"open_sources,omitempty"`
+	// Forked is set in the line of the step that a fork goes on from; the lines before it are the parent's.
+	Forked *RecordFork `json:"forked,omitempty"`
 	// Chain is the SHA-256, in hex, of the chain of the line before and this line without its own chain: a line cannot be changed, taken
 	// out or put in unnoticed. "" in lines of a build without chains. It is the line's last field.
 	Chain string `json:"chain,omitempty"`
+}
+
+// RecordFork names the run that a run was forked from.
+type RecordFork struct {
+	// Parent is the run's name, Chain that of the step's line in its record.
+	Parent string `json:"parent"`
+	Chain  string `json:"chain"`
 }
 
 // Result is the outcome of a step, with which the same step is compared when it is learnt again.
@@ -72,9 +81,10 @@ func (c RecordChange) String() string {
 	return c.Key + ": " + c.After + ", before " + c.Before
 }
 
-// Continue makes a record go on from the record of the same step that was written before: it takes that record's stream, and its own
-// rejections that name no stream get the stream that the record had.
+// Continue makes a record go on from the record of the same step that was written before: it takes that record's stream and parent, and its
+// own rejections that name no stream get the stream that the record had.
 func (r *Record) Continue(before Record) {
+	r.Forked = before.Forked
 	if r.Created.Equal(before.Created) && r.Losses == before.Losses {
 		return
 	}

@@ -330,3 +330,42 @@ func isEmptyOrBegun(f *os.File, r *Record, before string) (bool, error) {
 	}
 	return n == 0 || bytes.Equal(found[:n], line), nil
 }
+
+// LastLine is the step and the chain of the last line of a store's record; -1 and "" where the record has none. Nothing is verified.
+func LastLine(dir string) (step int64, chain string, err error) {
+	f, err := os.Open(filepath.Join(dir, RecordFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return -1, "", nil
+	}
+	if err != nil {
+		return -1, "", fmt.Errorf("read step records: %w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return -1, "", fmt.Errorf("read step records: %w", err)
+	}
+	for size := int64(1 << 16); ; size *= 4 {
+		size = min(size, info.Size())
+		data := make([]byte, size)
+		if _, err := f.ReadAt(data, info.Size()-size); err != nil && !errors.Is(err, io.EOF) {
+			return -1, "", fmt.Errorf("read step records: %w", err)
+		}
+		data = data[:bytes.LastIndexByte(data, '\n')+1] // a last line may be written in part
+		begin := bytes.LastIndexByte(bytes.TrimSuffix(data, []byte("\n")), '\n') + 1
+		if begin == 0 && size < info.Size() {
+			continue
+		}
+		var r struct {
+			Step  int64  `json:"step"`
+			Chain string `json:"chain"`
+		}
+		if len(data) == 0 {
+			return -1, "", nil
+		}
+		if err := json.Unmarshal(data[begin:], &r); err != nil {
+			return -1, "", fmt.Errorf("read the last line of %s: %w", f.Name(), err)
+		}
+		return r.Step, r.Chain, nil
+	}
+}

@@ -1,0 +1,209 @@
+package audit
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/nats-io/nkeys"
+
+	"github.com/weir-rl/weir/trainer/checkpoint"
+)
+
+// SignatureFile is the name, in a store of checkpoints, of the signatures of a run whose trainer has a key: a line of JSON for each step.
+const SignatureFile = "signatures.jsonl"
+
+// Signature is a trainer's word that a line of the record, and every line before it, is as it wrote them.
+type Signature struct {
+	Run  string `json:"run"`
+	Step int64  `json:"step"`
+	// Chain is that of the step's line, Key the public nkey of the trainer.
+	Chain string `json:"chain"`
+	Key   string `json:"key"`
+	// Bytes are the Ed25519 signature of the other fields.
+	Bytes []byte `json:"signature"`
+}
+
+// signedText is what is signed.
+func (s *Signature) signedText() []byte {
+	return fmt.Appendf(nil, "weir record of steps\n%s\n%d\n%s\n", s.Run, s.Step, s.Chain)
+}
+
+// verifySignature returns an error unless the key has signed the other fields.
+func (s *Signature) verifySignature() error {
+	key, err := nkeys.FromPublicKey(s.Key)
+	if err == nil {
+		err = key.Verify(s.signedText(), s.Bytes)
+	}
+	return err
+}
+
+// encodeSignature encodes a signature as a line.
+func encodeSignature(s *Signature) ([]byte, error) {
+	line, err := json.Marshal(s)
+	return append(line, '\n'), err
+}
+
+// Signer signs the newest line of a run's record. A single goroutine calls it.
+type Signer struct {
+	run, dir, public string
+	pair             nkeys.KeyPair
+	// ends has the offset of each signature's line end, by their order, and steps their steps; nil before the file is read.
+	ends  []int64
+	steps []int64
+	read  bool
+}
+
+// NewSigner makes a signer with the private nkey in a file, for the run whose checkpoints are in dir.
+func NewSigner(run, dir, seedFile string) (*Signer, error) {
+	seed, err := os.ReadFile(seedFile)
+	if err != nil {
+		return nil, fmt.Errorf("read the key that signs the record: %w", err)
+	}
+	pair, err := nkeys.FromSeed(bytes.TrimSpace(seed))
+	if err != nil {
+		return nil, fmt.Errorf("read the key that signs the record: %s: %w", seedFile, err)
+	}
+	public, err := pair.PublicKey()
+	if err != nil {
+		return nil, fmt.Errorf("read the key that signs the record: %s: %w", seedFile, err)
+	}
+	return &Signer{run: run, dir: dir, public: public, pair: pair}, nil
+}
+
+// Close forgets the key.
+func (s *Signer) Close() { s.pair.Wipe() }
+
+// Sign signs the last line of the record. Signatures of the same step and of later steps, which a run that went back has left, are removed.
+func (s *Signer) Sign() error {
+	step, chain, err := checkpoint.LastLine(s.dir)
+	if err != nil || step < 0 {
+		return err
+	}
+	of := &Signature{Run: s.run, Step: step, Chain: chain, Key: s.public}
+	if of.Bytes, err = s.pair.Sign(of.signedText()); err != nil {
+		return fmt.Errorf("sign the record of step %d: %w", step, err)
+	}
+	line, err := encodeSignature(of)
+	if err == nil {
+		err = s.writeLine(step, line)
+	}
+	if err != nil {
+		return fmt.Errorf("sign the record of step %d: %w", step, err)
+	}
+	return nil
+}
+
+// writeLine puts the line of a step after those of the steps before it, and cuts what follows.
+func (s *Signer) writeLine(step int64, line []byte) (err error) {
+	f, err := os.OpenFile(filepath.Join(s.dir, SignatureFile), os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if !s.read {
+		err := scanSignatures(f, func(of *Signature, end int64) {
+			s.ends, s.steps = append(s.ends, end), append(s.steps, of.Step)
+		})
+		if err != nil {
+			return err
+		}
+		s.read = true
+	}
+	for n := len(s.steps); n > 0 && s.steps[n-1] >= step; n-- {
+		s.ends, s.steps = s.ends[:n-1], s.steps[:n-1]
+	}
+	at := int64(0)
+	if n := len(s.ends); n > 0 {
+		at = s.ends[n-1]
+	}
+	if _, err := f.WriteAt(line, at); err != nil {
+		return err
+	}
+	end := at + int64(len(line))
+	s.ends, s.steps = append(s.ends, end), append(s.steps, step)
+	return f.Truncate(end)
+}
+
+// scanSignatures calls each with every whole line and the offset of its end. A line that does not decode ends it.
+func scanSignatures(file io.Reader, each func(of *Signature, end int64)) error {
+	in, end := bufio.NewReader(file), int64(0)
+	for number := 1; ; number++ {
+		line, err := in.ReadBytes('\n')
+		if errors.Is(err, io.EOF) && len(line) == 0 {
+			return nil
+		}
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		of := &Signature{}
+		fault := json.Unmarshal(line, of)
+		if fault == nil {
+			// Bytes that decode to the same signature are not the bytes that were written.
+			if same, _ := encodeSignature(of); !bytes.Equal(same, line) {
+				fault = errors.New("other bytes than were written")
+			}
+		}
+		if fault != nil {
+			return fmt.Errorf("line %d: %w", number, fault)
+		}
+		end += int64(len(line))
+		each(of, end)
+	}
+}
+
+// Signed says which part of a record is signed.
+type Signed struct {
+	// Step is the newest step whose line is signed, and Keys are the public keys that have signed lines; -1 and none where nothing is signed.
+	Step int64    `json:"step"`
+	Keys []string `json:"keys"`
+}
+
+// checkSignatures compares the signatures of a store with the chains of its record, by step. trusted are the keys that may have signed; with
+// none the keys are only named.
+func (v *Verified) checkSignatures(run, dir string, chains map[int64]string, trusted []string) error {
+	v.Signed = Signed{Step: -1, Keys: []string{}}
+	f, err := os.Open(filepath.Join(dir, SignatureFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("verify signatures: %w", err)
+	}
+	defer f.Close()
+	keys := map[string]bool{}
+	fault := scanSignatures(f, func(of *Signature, _ int64) {
+		chain, known := chains[of.Step]
+		switch err := of.verifySignature(); {
+		case err != nil:
+			v.addDamage(SignatureFile, of.Step, "a signature by "+of.Key, err.Error())
+			return
+		case len(trusted) > 0 && !slices.Contains(trusted, of.Key):
+			v.addDamage(SignatureFile, of.Step, "a signature by "+strings.Join(trusted, " or "), "one by "+of.Key)
+			return
+		case of.Run != run && !v.forkedFrom(of.Run, of.Step):
+			v.addDamage(SignatureFile, of.Step, "a signature of run "+run, "one of run "+of.Run)
+			return
+		case known && of.Chain != chain:
+			v.addDamage(checkpoint.RecordFile, of.Step, "chain "+of.Chain+", which is signed", "chain "+chain)
+			return
+		}
+		v.Signed.Step = max(v.Signed.Step, of.Step)
+		if !keys[of.Key] {
+			keys[of.Key] = true
+			v.Signed.Keys = append(v.Signed.Keys, of.Key)
+		}
+	})
+	if fault != nil {
+		v.addDamage(SignatureFile, v.Signed.Step+1, "lines as they were written", fault.Error())
+	}
+	return nil
+}

@@ -1,0 +1,138 @@
+package audit
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nkeys"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/trainer/batch"
+	"github.com/weir-rl/weir/trainer/checkpoint"
+)
+
+// tensorModels writes a file of tensors too.
+type tensorModels struct{ models }
+
+func (m tensorModels) SaveOptimizer(_ context.Context, dir string) (int64, error) {
+	return 0, os.WriteFile(filepath.Join(dir, gpu.OptimizerFile), bytes.Repeat([]byte("moments "), 40), 0o644)
+}
+
+// saveRun writes the checkpoints, the record, the batches and the signatures of a run of six steps.
+func saveRun(t *testing.T) (dir, public string) {
+	t.Helper()
+	pair, err := nkeys.CreateUser()
+	require.NoError(t, err)
+	seed, err := pair.Seed()
+	require.NoError(t, err)
+	file := filepath.Join(t.TempDir(), "trainer.seed")
+	require.NoError(t, os.WriteFile(file, append(seed, '\n'), 0o600))
+	cfg := checkpoint.DefaultConfig()
+	cfg.Dir = t.TempDir()
+	s, err := checkpoint.Open(cfg)
+	require.NoError(t, err)
+	signer, err := NewSigner("test", cfg.Dir, file)
+	require.NoError(t, err)
+	defer signer.Close()
+	for step := range int64(6) {
+		c := &checkpoint.Checkpoint{
+			State: checkpoint.State{Step: step, Run: "test"}, Record: *stepOf(step), Policy: tensorModels{},
+		}
+		if step > 0 {
+			id := batch.TicketID(uint64(step), 0, 0)
+			c.Batch = []schemas.Delivery{{Sequence: uint64(step), Trajectory: &schemas.Trajectory{ID: id, Group: batch.GroupID(uint64(step), 0)}}}
+		}
+		require.NoError(t, s.Save(t.Context(), c))
+		if step != 3 { // a trainer that was killed before it signed
+			require.NoError(t, signer.Sign())
+		}
+	}
+	require.NoError(t, s.Close())
+	public, err = pair.PublicKey()
+	require.NoError(t, err)
+	return cfg.Dir, public
+}
+
+// Invariant: a flipped bit in any record, kept batch, signature and file of a checkpoint is found, and its file and step are named.
+func TestInvariantAFlippedBitIsFound(t *testing.T) {
+	t.Parallel()
+	dir, public := saveRun(t)
+	found, err := Verify("test", dir, []string{public})
+	require.NoError(t, err)
+	require.NoError(t, found.Err(), "%v", found.Damage)
+	require.Empty(t, found.Notes)
+	require.Equal(t, Signed{5, []string{public}}, found.Signed)
+	require.Equal(t, 6, found.Records)
+	require.Equal(t, 5, found.Batches)
+	require.Equal(t, 2, found.Checkpoints)
+	step := func(n, file string) string { return filepath.Join("step_00000"+n, file) }
+	files := []string{
+		checkpoint.RecordFile, SignatureFile, filepath.Join("batches", "step_000001.zst"), filepath.Join("batches", "step_000005.zst"),
+		step("4", gpu.OptimizerFile), step("5", gpu.OptimizerFile), step("5", "state.json"), step("4", "record.json"),
+	}
+	rapid.Check(t, func(rt *rapid.T) {
+		name := rapid.SampledFrom(files).Draw(rt, "file")
+		path := filepath.Join(dir, name)
+		whole, err := os.ReadFile(path)
+		require.NoError(rt, err)
+		at := rapid.OneOf(rapid.IntRange(0, len(whole)-1), rapid.IntRange(max(0, len(whole)-90), len(whole)-1)).Draw(rt, "at")
+		changed := bytes.Clone(whole)
+		changed[at] ^= 1 << rapid.IntRange(0, 7).Draw(rt, "bit")
+		require.NoError(rt, os.WriteFile(path, changed, 0o644))
+		found, err := Verify("test", dir, []string{public})
+		require.NoError(rt, err)
+		require.NoError(rt, os.WriteFile(path, whole, 0o644))
+		require.Error(rt, found.Err())
+		named := false
+		for _, d := range found.Damage {
+			named = named || d.File == name
+			require.NotEqual(rt, d.Want, d.Have)
+		}
+		require.True(rt, named, "%s: %v", name, found.Damage)
+	})
+}
+
+func TestWhatIsGoneOrOfAnotherIsFound(t *testing.T) {
+	t.Parallel()
+	dir, public := saveRun(t)
+	verify := func(run string, trusted ...string) []string {
+		found, err := Verify(run, dir, trusted)
+		require.NoError(t, err)
+		var out []string
+		for _, d := range found.Damage {
+			out = append(out, d.String())
+		}
+		return out
+	}
+	require.Empty(t, verify("test"))
+	other, err := nkeys.CreateUser()
+	require.NoError(t, err)
+	stranger, err := other.PublicKey()
+	require.NoError(t, err)
+	require.Contains(t, verify("test", stranger)[0], "signatures.jsonl, step 0: want a signature by "+stranger+", have one by "+public)
+	require.Contains(t, verify("other", public)[0], "want a signature of run other, have one of run test")
+
+	// A batch between others is missed; those that were removed to make room are not.
+	require.NoError(t, os.Remove(checkpoint.BatchPath(dir, 1)))
+	require.Empty(t, verify("test"))
+	require.NoError(t, os.Remove(checkpoint.BatchPath(dir, 3)))
+	require.Contains(t, verify("test")[0], "step_000003.zst, step 3: want SHA-256 ")
+
+	// A record that somebody wrote anew, with its chain, is not the record that was signed.
+	path := filepath.Join(dir, checkpoint.RecordFile)
+	lines, err := os.ReadFile(path)
+	require.NoError(t, err)
+	cut := bytes.LastIndex(lines[:len(lines)-1], []byte("\n")) + 1
+	require.NoError(t, os.WriteFile(path, lines[:cut+30], 0o644))
+	found, err := Verify("test", dir, nil)
+	require.NoError(t, err)
+	require.Len(t, found.Damage, 1, "the batch alone: %v", found.Damage)
+	require.Contains(t, strings.Join(found.Notes, "\n"), "the line of step 5 is not written whole yet")
+}

@@ -1,0 +1,179 @@
+package archive
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// seal is the line after the lines of a part: its chain stands for every byte of the segment so far, of both files.
+type seal struct {
+	// Step is the step of the part, End the size of the segment's .bin with the part's frame.
+	Step int64 `json:"step"`
+	End  int64 `json:"end"`
+	// Chain is the SHA-256, in hex, of the chain of the seal before, the part's frame, and the part's lines.
+	Chain string `json:"chain"`
+}
+
+// sealLine is a line that is a seal. An entry's line has no key "seal".
+type sealLine struct {
+	Seal *seal  `json:"seal,omitempty"`
+	ID   string `json:"id,omitempty"`
+}
+
+// nextChain returns the chain of a part after the chain of the seal before.
+func nextChain(before string, frame, lines []byte) string {
+	h := sha256.New()
+	fmt.Fprintf(h, "%s\n%d\n", before, len(frame))
+	h.Write(frame)
+	h.Write(lines)
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// Fault is a byte of a segment that is not as it was written, or a segment that is gone.
+type Fault struct {
+	// File is the file's name within the folder of the archive, Step the step of the part, or of the last part before the fault; -1 where
+	// that is not known.
+	File string
+	Step int64
+	Want string
+	Have string
+}
+
+// Checked counts what Verify has read.
+type Checked struct {
+	Segments int
+	Bytes    int64
+	// Open are the segments whose last lines no seal covers: their writer was cut off, or is at work, or an older build wrote them.
+	Open   []string
+	Faults []Fault
+}
+
+// Verify reads every segment of an archive and compares it with its seals. A segment that its writer removes meanwhile is left out.
+func Verify(dir string) (*Checked, error) {
+	numbers, err := Segments(dir)
+	if err != nil {
+		return nil, fmt.Errorf("verify the archive: %w", err)
+	}
+	out := &Checked{}
+	for i, n := range numbers {
+		if i > 0 && numbers[i-1] != n-1 {
+			out.Faults = append(out.Faults, Fault{filepath.Base(linesPath(dir, n-1)), -1, "the segment, between others", "no such file"})
+		}
+		v := &segmentCheck{dir: dir, number: n, Checked: out, step: -1}
+		if err := v.checkSegment(); errors.Is(err, fs.ErrNotExist) {
+			if _, gone := os.Stat(linesPath(dir, n)); gone == nil {
+				v.addFault(binPath(dir, n), "the file beside "+filepath.Base(linesPath(dir, n)), "no such file")
+			}
+		} else if err != nil {
+			return nil, fmt.Errorf("verify the archive: %w", err)
+		}
+	}
+	return out, nil
+}
+
+// segmentCheck is the verification of a segment.
+type segmentCheck struct {
+	*Checked
+	dir    string
+	number int
+	// step and chain are those of the last seal.
+	step  int64
+	chain string
+}
+
+func (v *segmentCheck) addFault(path, want, have string) {
+	v.Faults = append(v.Faults, Fault{filepath.Base(path), v.step, want, have})
+}
+
+// checkSegment reads the lines of a segment, and at each seal the frame that it covers. The first fault ends it: what follows is chained to
+// it.
+func (v *segmentCheck) checkSegment() error {
+	path := linesPath(v.dir, v.number)
+	lines, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer lines.Close()
+	bin, err := os.Open(binPath(v.dir, v.number))
+	if err != nil {
+		return err
+	}
+	defer bin.Close()
+	v.Segments++
+	in := bufio.NewReaderSize(lines, 1<<16)
+	var part []byte
+	end := int64(0)
+	for number := 1; ; number++ {
+		line, err := in.ReadBytes('\n')
+		v.Bytes += int64(len(line))
+		if errors.Is(err, io.EOF) {
+			v.checkTail(path, number, part, line)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		var l sealLine
+		if fault := json.Unmarshal(line, &l); fault != nil || l.Seal == nil && l.ID == "" {
+			v.addFault(path, fmt.Sprintf("line %d as it was written", number), "another line")
+			return nil
+		}
+		if l.Seal == nil {
+			part = append(part, line...)
+			continue
+		}
+		if same := encodeSeal(*l.Seal); !bytes.Equal(same, line) || l.Seal.End < end || l.ID != "" {
+			v.addFault(path, fmt.Sprintf("line %d as it was written", number), "another line")
+			return nil
+		}
+		frame := make([]byte, l.Seal.End-end)
+		if l.Seal.End-end > maxFrame {
+			v.addFault(path, fmt.Sprintf("line %d as it was written", number), fmt.Sprintf("a frame of %d bytes", l.Seal.End-end))
+			return nil
+		}
+		if _, err := bin.ReadAt(frame, end); err != nil {
+			v.addFault(bin.Name(), fmt.Sprintf("%d bytes", l.Seal.End), err.Error())
+			return nil
+		}
+		v.Bytes += int64(len(frame))
+		have := nextChain(v.chain, frame, part)
+		if have != l.Seal.Chain {
+			v.step = l.Seal.Step
+			v.addFault(fmt.Sprintf("%s, or %s", path, filepath.Base(bin.Name())),
+				fmt.Sprintf("chain %s at line %d", l.Seal.Chain, number), "chain "+have)
+			return nil
+		}
+		v.step, v.chain, end, part = l.Seal.Step, l.Seal.Chain, l.Seal.End, part[:0]
+	}
+}
+
+// checkTail looks at what stands after the last seal: nothing, or what its writer was cut off at. rest is what has no line end. A whole line
+// without its end was changed there: a write that was cut short leaves the beginning of a line.
+func (v *segmentCheck) checkTail(path string, number int, part, rest []byte) {
+	var l sealLine
+	if n := len(rest) - 1; n > 0 && json.Unmarshal(rest[:n], &l) == nil && (l.Seal != nil || l.ID != "") {
+		v.addFault(path, fmt.Sprintf("the end of line %d", number), fmt.Sprintf("%q", rest[n:]))
+		return
+	}
+	if len(part) > 0 || len(rest) > 0 {
+		v.Open = append(v.Open, filepath.Base(path))
+	}
+}
+
+// encodeSeal encodes a seal as a line.
+func encodeSeal(s seal) []byte {
+	line, err := json.Marshal(sealLine{Seal: &s})
+	if err != nil {
+		return nil // numbers and a text always encode
+	}
+	return append(line, '\n')
+}

@@ -1,0 +1,121 @@
+package archive
+
+import (
+	"bytes"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/weir-rl/weir/schemas"
+)
+
+// writeArchive writes an archive of two segments, as a trainer and its successor do.
+func writeArchive(t *testing.T) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	for step := range int64(2) {
+		w, err := Open(dir, Config{Bytes: minBytes, Samples: -1}, slog.New(slog.DiscardHandler))
+		require.NoError(t, err)
+		none := func(uint64) Origin { return Origin{} }
+		for k := range int64(3) {
+			w.End(trajectory(uint64(9+k), 0), 18, Origin{}, schemas.ReasonZeroVariance, "all equal", 3*step+k+1, noon)
+			b := batchOf(uint64(k))
+			w.Step(3*step+k+1, b, tokensOf(b), none, noon)
+		}
+		require.NoError(t, w.Close())
+	}
+	return dir
+}
+
+// Invariant: a flipped bit anywhere in a segment of the archive is found, and its file is named.
+func TestInvariantAFlippedBitInTheArchiveIsFound(t *testing.T) {
+	t.Parallel()
+	dir := writeArchive(t)
+	found, err := Verify(dir)
+	require.NoError(t, err)
+	require.Empty(t, found.Faults)
+	require.Empty(t, found.Open)
+	require.Equal(t, 2, found.Segments)
+	files, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Len(t, files, 4)
+	whole := map[string][]byte{}
+	total := int64(0)
+	for _, f := range files {
+		whole[f.Name()], err = os.ReadFile(filepath.Join(dir, f.Name()))
+		require.NoError(t, err)
+		total += int64(len(whole[f.Name()]))
+	}
+	require.Equal(t, total, found.Bytes, "each byte is read")
+	rapid.Check(t, func(rt *rapid.T) {
+		name := files[rapid.IntRange(0, len(files)-1).Draw(rt, "file")].Name()
+		at := rapid.IntRange(0, len(whole[name])-1).Draw(rt, "at")
+		changed := bytes.Clone(whole[name])
+		changed[at] ^= 1 << rapid.IntRange(0, 7).Draw(rt, "bit")
+		path := filepath.Join(dir, name)
+		require.NoError(rt, os.WriteFile(path, changed, 0o644))
+		found, err := Verify(dir)
+		require.NoError(rt, err)
+		require.NoError(rt, os.WriteFile(path, whole[name], 0o644))
+		require.Len(rt, found.Faults, 1)
+		require.Contains(rt, found.Faults[0].File, name)
+		require.NotEqual(rt, found.Faults[0].Want, found.Faults[0].Have)
+	})
+}
+
+// What a crash cuts off is no change, and is named as what no seal covers.
+func TestWhatACrashCutsOffIsNoChange(t *testing.T) {
+	t.Parallel()
+	dir := writeArchive(t)
+	path := linesPath(dir, 1)
+	lines, err := os.ReadFile(path)
+	require.NoError(t, err)
+	last := bytes.LastIndex(lines[:len(lines)-1], []byte("\n")) + 1 // where the last seal begins
+	for _, cut := range []int{1, 2, 40, len(lines) - last, len(lines) - last + 30} {
+		require.NoError(t, os.WriteFile(path, lines[:len(lines)-cut], 0o644))
+		found, err := Verify(dir)
+		require.NoError(t, err)
+		require.Empty(t, found.Faults, cut)
+		require.Equal(t, []string{"000001.jsonl"}, found.Open, cut)
+	}
+	require.NoError(t, os.WriteFile(path, lines, 0o644))
+	require.NoError(t, os.Remove(binPath(dir, 2)))
+	found, err := Verify(dir)
+	require.NoError(t, err)
+	require.Equal(t, []Fault{{"000002.bin", -1, "the file beside 000002.jsonl", "no such file"}}, found.Faults)
+	require.NoError(t, os.Rename(linesPath(dir, 2), linesPath(dir, 3)))
+	require.NoError(t, os.WriteFile(binPath(dir, 3), nil, 0o644))
+	found, err = Verify(dir)
+	require.NoError(t, err)
+	require.Equal(t, "000002.jsonl", found.Faults[0].File)
+}
+
+// A part that could not be written leaves nothing that the next part follows.
+func TestAPartThatCouldNotBeWrittenLeavesNothing(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s, err := openStore(dir, minBytes)
+	require.NoError(t, err)
+	add := func(step int64) error {
+		return s.addPart(Config{}, &part{step: step, at: noon, used: usedOf(batchOf(1))})
+	}
+	require.NoError(t, add(1))
+	writes := s.lines
+	s.lines, err = os.Open(writes.Name()) // which refuses writes, as a full disk does
+	require.NoError(t, err)
+	require.Error(t, add(2))
+	require.NoError(t, s.lines.Close())
+	s.lines = writes
+	require.NoError(t, add(3))
+	require.NoError(t, s.closeStore())
+	found, err := Verify(dir)
+	require.NoError(t, err)
+	require.Empty(t, found.Faults)
+	entries, _ := entriesOf(t, dir)
+	require.Len(t, entries, 4)
+	require.EqualValues(t, 3, entries[3].Step)
+}

@@ -1,0 +1,261 @@
+package checkpoint
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// Verification is what a reading of a store has found.
+type Verification struct {
+	// Records, Batches, Checkpoints and Files count what was read: lines of the record, kept batches, checkpoints, and the files in them and
+	// in the frozen reference policy. Gone counts the batches that were kept and have been removed since, to make room.
+	Records, Batches, Gone, Checkpoints, Files int
+	// Bytes is the size of all that.
+	Bytes int64
+	// First and Last are the steps that the record begins and ends with; -1 for none. Chain is that of the last line.
+	First, Last int64
+	Chain       string
+	// Damage lists what is not as it was written, Notes what could not be judged, a sentence each.
+	Damage []Found
+	Notes  []string
+}
+
+// Found is a damage, with the step whose record, batch or checkpoint it is in; -1 where that is not known.
+type Found struct {
+	Step int64
+	*Damage
+}
+
+// verifier is a reading of a store.
+type verifier struct {
+	dir string
+	Verification
+	// results has what the record says of the steps that checkpoints are of, and chains their lines' chains.
+	results map[int64]*Result
+	chains  map[int64]string
+	// end is the size of the record's whole lines.
+	end int64
+	// oldest is the oldest step whose batch is kept.
+	oldest int64
+}
+
+// Verify reads every byte of a store that a record stands for: the lines of the record against their chain, the kept batches against the
+// record, the checkpoints against their manifests and the record, the reference policy against its manifest. Each is called with the records
+// and may be nil. A trainer may go on with the store meanwhile.
+func Verify(dir string, each func(*Record)) (*Verification, error) {
+	v := &verifier{dir: dir, results: map[int64]*Result{}, chains: map[int64]string{}}
+	v.First, v.Last = -1, -1
+	steps, err := Steps(dir)
+	if err == nil {
+		var kept []int64
+		if kept, err = KeptSteps(dir); len(kept) > 0 {
+			v.oldest = kept[0]
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("verify %s: %w", dir, err)
+	}
+	if err := v.readRecords(steps, each); err != nil {
+		return nil, fmt.Errorf("verify %s: %w", dir, err)
+	}
+	if err := v.checkEnd(steps); err != nil {
+		return nil, fmt.Errorf("verify %s: %w", dir, err)
+	}
+	slices.Sort(steps)
+	for _, step := range steps {
+		if err := v.checkFolder(StepDir(dir, step), step); err != nil {
+			return nil, fmt.Errorf("verify %s: %w", dir, err)
+		}
+	}
+	if reference := ReferenceDir(dir); reference != "" {
+		if _, err := os.Stat(filepath.Join(reference, manifestFile)); err != nil {
+			v.Notes = append(v.Notes, "the reference policy was put there by hand, and has no hashes yet")
+		} else if err := v.checkFolder(reference, 0); err != nil {
+			return nil, fmt.Errorf("verify %s: %w", dir, err)
+		}
+	}
+	return &v.Verification, nil
+}
+
+func (v *verifier) addDamage(step int64, d *Damage) { v.Damage = append(v.Damage, Found{step, d}) }
+
+// readRecords reads the record and the batches that its lines name.
+func (v *verifier) readRecords(steps []int64, each func(*Record)) error {
+	f, err := os.Open(filepath.Join(v.dir, RecordFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		v.addDamage(-1, &Damage{v.dir, RecordFile, "the record of steps", "no such file"})
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	var failed error
+	damaged := int64(0)
+	err = scanLines(f, func(number int, r *Record, end int64, fault error) bool {
+		v.end = end
+		if r == nil {
+			v.addDamage(v.Last+1, &Damage{v.dir, RecordFile, fmt.Sprintf("line %d as it was written", number), fault.Error()})
+			damaged++
+			return true
+		}
+		switch {
+		case fault != nil:
+			v.addDamage(r.Step, &Damage{
+				v.dir, RecordFile, fmt.Sprintf("line %d, step %d, as it was written after the line before it", number, r.Step), fault.Error(),
+			})
+		case v.Records > 0 && r.Step != v.Last+1+damaged:
+			v.addDamage(r.Step, &Damage{v.dir, RecordFile, fmt.Sprintf("step %d at line %d", v.Last+1+damaged, number), fmt.Sprintf("step %d", r.Step)})
+		}
+		if v.Records++; v.First < 0 {
+			v.First = r.Step
+		}
+		v.Last, v.Chain, damaged = r.Step, r.Chain, 0
+		if slices.Contains(steps, r.Step) {
+			v.results[r.Step], v.chains[r.Step] = r.Result, r.Chain
+		}
+		if each != nil {
+			each(r)
+		}
+		failed = v.checkBatch(r)
+		return failed == nil
+	})
+	v.Bytes += v.end
+	return errors.Join(err, failed)
+}
+
+// checkBatch compares the batch of a step with its record.
+func (v *verifier) checkBatch(r *Record) error {
+	if r.Batch == nil {
+		return nil
+	}
+	path := BatchPath(v.dir, r.Step)
+	name := filepath.Join(batchesDir, filepath.Base(path))
+	have, err := describeFile(path, false)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && (r.Step < v.oldest || v.oldest == 0):
+		v.Gone++
+		return nil
+	case errors.Is(err, fs.ErrNotExist):
+		if now, err := KeptSteps(v.dir); err == nil && len(now) > 0 && r.Step < now[0] {
+			v.Gone++ // removed since
+			return nil
+		}
+		v.addDamage(r.Step, &Damage{v.dir, name, "SHA-256 " + r.Batch.SHA256, "no such file"})
+		return nil
+	case err != nil:
+		return err
+	case have.SHA256 != r.Batch.SHA256:
+		v.addDamage(r.Step, &Damage{v.dir, name, "SHA-256 " + r.Batch.SHA256, "SHA-256 " + have.SHA256})
+	}
+	v.Batches++
+	v.Bytes += have.Size
+	return nil
+}
+
+// checkEnd compares the end of the record with the newest checkpoint's own copy of its line. What a crash has cut off is no damage: the next
+// start writes it again.
+func (v *verifier) checkEnd(steps []int64) error {
+	info, err := os.Stat(filepath.Join(v.dir, RecordFile))
+	if err != nil || len(steps) == 0 {
+		return nil //nolint:nilerr // a record that is gone is among the damage
+	}
+	var newest Record
+	if readJSON(filepath.Join(StepDir(v.dir, steps[0]), recordFile), &newest) != nil {
+		return nil // it is among the damage of its folder
+	}
+	rest := make([]byte, max(0, info.Size()-v.end))
+	if len(rest) > 0 {
+		f, err := os.Open(filepath.Join(v.dir, RecordFile))
+		if err != nil {
+			return err
+		}
+		_, err = f.ReadAt(rest, v.end)
+		if err = errors.Join(err, f.Close()); err != nil {
+			return err
+		}
+	}
+	missing := newest.Step == v.Last+1
+	line, err := newest.encodeLine(v.Chain)
+	if err != nil {
+		return err
+	}
+	switch {
+	case len(rest) == 0 && !missing:
+	case missing && bytes.HasPrefix(line, rest):
+		v.Notes = append(v.Notes, fmt.Sprintf("the line of step %d is not written whole yet: the next start writes it", newest.Step))
+	case len(rest) > 0:
+		v.addDamage(v.Last+1, &Damage{v.dir, RecordFile, fmt.Sprintf("a whole line of step %d", v.Last+1), fmt.Sprintf("%d other bytes", len(rest))})
+	}
+	return nil
+}
+
+// checkFolder compares the files of a checkpoint, or of the reference policy, with their manifest, and a checkpoint with the record.
+func (v *verifier) checkFolder(dir string, step int64) error {
+	damage, m, err := verifyFiles(dir, step)
+	if _, gone := os.Stat(dir); errors.Is(gone, fs.ErrNotExist) {
+		return nil // removed meanwhile
+	}
+	if err != nil {
+		return err
+	}
+	for _, d := range damage {
+		v.addDamage(step, d)
+	}
+	hashes := map[string]string{}
+	if m != nil {
+		for _, f := range m.Files {
+			hashes[f.Name] = f.SHA256
+			v.Bytes += f.Size
+		}
+		v.Files += len(m.Files)
+	}
+	chain, recorded := v.chains[step]
+	if dir == filepath.Join(v.dir, referenceDir) {
+		return nil
+	}
+	if v.Checkpoints++; !recorded || len(damage) > 0 {
+		return nil
+	}
+	if r := v.results[step]; r != nil {
+		for name, want := range r.Files {
+			if hashes[name] != want {
+				v.addDamage(step, &Damage{dir, name, "SHA-256 " + want + " of the record", "SHA-256 " + hashes[name]})
+			}
+		}
+	}
+	var own Record
+	if err := readJSON(filepath.Join(dir, recordFile), &own); err == nil && own.Chain != chain {
+		v.addDamage(step, &Damage{v.dir, RecordFile, fmt.Sprintf("chain %s at step %d", own.Chain, step), "chain " + chain})
+	}
+	return nil
+}
+
+// verifyFiles compares each file of a folder with its manifest, which is nil where it cannot be read.
+func verifyFiles(dir string, step int64) (damage []*Damage, m *manifest, err error) {
+	data, err := os.ReadFile(filepath.Join(dir, manifestFile))
+	if err == nil && json.Unmarshal(data, &m) != nil {
+		m = nil
+	}
+	first, ok := errors.AsType[*Damage](verifyFolder(dir, step))
+	if !ok {
+		return nil, m, nil
+	}
+	if m != nil {
+		for _, f := range m.Files {
+			if d, ok := errors.AsType[*Damage](f.verifyFile(dir)); ok && filepath.IsLocal(f.Name) {
+				damage = append(damage, d)
+			}
+		}
+	}
+	if len(damage) == 0 {
+		damage = append(damage, first)
+	}
+	return damage, m, nil
+}
