@@ -167,8 +167,8 @@ type Signed struct {
 	Keys []string `json:"keys"`
 }
 
-// checkSignatures compares the signatures of a store with the chains of its record, by step. trusted are the keys that may have signed; with
-// none the keys are only named.
+// checkSignatures compares the signatures of a store with the chains of its record, by step. trusted are the keys that may have signed;
+// with none the keys are only named.
 func (v *Verified) checkSignatures(run, dir string, chains map[int64]string, trusted []string) error {
 	v.Signed = Signed{Step: -1, Keys: []string{}}
 	f, err := os.Open(filepath.Join(dir, SignatureFile))

@@ -30,7 +30,8 @@ With --verify every byte that the folder keeps of the run is read and held again
 it: each line of the record, kept batch, checkpoint and segment of the archive. What differs is named with its step,
 the wanted and the found hash. Where the trainer has a key it signs the record at each step, and the signatures are
 checked too.`,
-		Example: "  weir audit\n  weir audit --verify mine\n  weir audit --step 12\n  weir audit --step 12 --text\n  weir audit --step 12 --text -o json",
+		Example: "  weir audit\n  weir audit --verify mine\n" +
+			"  weir audit --step 12\n  weir audit --step 12 --text\n  weir audit --step 12 --text -o json",
 	}
 	step := cmd.Flags().Int64("step", -1, "print the batch of this step")
 	text := cmd.Flags().Bool("text", false, "with --step: print each rollout as text, and with -o json whole, tokens and all")

@@ -52,8 +52,8 @@ func (r *runRecord) printVerification(asJSON bool) error {
 		fmt.Fprintln(r.out, "  "+report.Plain(d.String()))
 	}
 	fmt.Fprintln(r.out, describeSigned(found, len(trusted) > 0))
-	fmt.Fprintf(r.out, "read %d lines of the record, %d batches (%d more were removed to make room), %d files of %d checkpoints, %d segments of the "+
-		"archive, %d bytes\n", found.Records, found.Batches, found.BatchesGone, found.Files, found.Checkpoints, found.Segments, found.Bytes)
+	fmt.Fprintf(r.out, "read %d lines of the record, %d batches (%d more were removed to make room), %d files of %d checkpoints, "+
+		"%d segments of the archive, %d bytes\n", found.Records, found.Batches, found.BatchesGone, found.Files, found.Checkpoints, found.Segments, found.Bytes)
 	if err := found.Err(); err != nil {
 		return err
 	}

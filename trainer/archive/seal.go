@@ -156,8 +156,8 @@ func (v *segmentCheck) checkSegment() error {
 	}
 }
 
-// checkTail looks at what stands after the last seal: nothing, or what its writer was cut off at. rest is what has no line end. A whole line
-// without its end was changed there: a write that was cut short leaves the beginning of a line.
+// checkTail looks at what stands after the last seal: nothing, or what its writer was cut off at. rest is what has no line end. A whole
+// line without its end was changed there: a write that was cut short leaves the beginning of a line.
 func (v *segmentCheck) checkTail(path string, number int, part, rest []byte) {
 	var l sealLine
 	if n := len(rest) - 1; n > 0 && json.Unmarshal(rest[:n], &l) == nil && (l.Seal != nil || l.ID != "") {

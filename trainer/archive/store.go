@@ -163,8 +163,8 @@ func (s *store) addPart(cfg Config, p *part) error {
 	return s.addLines(p.step, frame, lines.Bytes())
 }
 
-// addLines writes the lines of a part, whose frame is written, and their seal. Where that fails the lines are cut off again, so that the next
-// part follows whole lines.
+// addLines writes the lines of a part, whose frame is written, and their seal. Where that fails the lines are cut off again, so that the
+// next part follows whole lines.
 func (s *store) addLines(step int64, frame, lines []byte) error {
 	if len(lines) == 0 {
 		return nil

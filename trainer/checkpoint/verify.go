@@ -27,7 +27,7 @@ type Verification struct {
 }
 
 // Found is a damage, with the step whose record, batch or checkpoint it is in; -1 where that is not known.
-type Found struct {
+type Found struct { //nolint:errname // it is a finding, as Damage is
 	Step int64
 	*Damage
 }
@@ -46,8 +46,8 @@ type verifier struct {
 }
 
 // Verify reads every byte of a store that a record stands for: the lines of the record against their chain, the kept batches against the
-// record, the checkpoints against their manifests and the record, the reference policy against its manifest. Each is called with the records
-// and may be nil. A trainer may go on with the store meanwhile.
+// record, the checkpoints against their manifests and the record, the reference policy against its manifest. Each is called with the
+// records and may be nil. A trainer may go on with the store meanwhile.
 func Verify(dir string, each func(*Record)) (*Verification, error) {
 	v := &verifier{dir: dir, results: map[int64]*Result{}, chains: map[int64]string{}}
 	v.First, v.Last = -1, -1
@@ -111,7 +111,8 @@ func (v *verifier) readRecords(steps []int64, each func(*Record)) error {
 				v.dir, RecordFile, fmt.Sprintf("line %d, step %d, as it was written after the line before it", number, r.Step), fault.Error(),
 			})
 		case v.Records > 0 && r.Step != v.Last+1+damaged:
-			v.addDamage(r.Step, &Damage{v.dir, RecordFile, fmt.Sprintf("step %d at line %d", v.Last+1+damaged, number), fmt.Sprintf("step %d", r.Step)})
+			want := fmt.Sprintf("step %d at line %d", v.Last+1+damaged, number)
+			v.addDamage(r.Step, &Damage{v.dir, RecordFile, want, fmt.Sprintf("step %d", r.Step)})
 		}
 		if v.Records++; v.First < 0 {
 			v.First = r.Step
@@ -159,8 +160,8 @@ func (v *verifier) checkBatch(r *Record) error {
 	return nil
 }
 
-// checkEnd compares the end of the record with the newest checkpoint's own copy of its line. What a crash has cut off is no damage: the next
-// start writes it again.
+// checkEnd compares the end of the record with the newest checkpoint's own copy of its line. What a crash has cut off is no damage: the
+// next start writes it again.
 func (v *verifier) checkEnd(steps []int64) error {
 	info, err := os.Stat(filepath.Join(v.dir, RecordFile))
 	if err != nil || len(steps) == 0 {
@@ -168,7 +169,7 @@ func (v *verifier) checkEnd(steps []int64) error {
 	}
 	var newest Record
 	if readJSON(filepath.Join(StepDir(v.dir, steps[0]), recordFile), &newest) != nil {
-		return nil // it is among the damage of its folder
+		return nil //nolint:nilerr // it is among the damage of its folder
 	}
 	rest := make([]byte, max(0, info.Size()-v.end))
 	if len(rest) > 0 {
@@ -191,7 +192,8 @@ func (v *verifier) checkEnd(steps []int64) error {
 	case missing && bytes.HasPrefix(line, rest):
 		v.Notes = append(v.Notes, fmt.Sprintf("the line of step %d is not written whole yet: the next start writes it", newest.Step))
 	case len(rest) > 0:
-		v.addDamage(v.Last+1, &Damage{v.dir, RecordFile, fmt.Sprintf("a whole line of step %d", v.Last+1), fmt.Sprintf("%d other bytes", len(rest))})
+		want := fmt.Sprintf("a whole line of step %d", v.Last+1)
+		v.addDamage(v.Last+1, &Damage{v.dir, RecordFile, want, fmt.Sprintf("%d other bytes", len(rest))})
 	}
 	return nil
 }
@@ -200,7 +202,7 @@ func (v *verifier) checkEnd(steps []int64) error {
 func (v *verifier) checkFolder(dir string, step int64) error {
 	damage, m, err := verifyFiles(dir, step)
 	if _, gone := os.Stat(dir); errors.Is(gone, fs.ErrNotExist) {
-		return nil // removed meanwhile
+		return nil //nolint:nilerr // removed meanwhile
 	}
 	if err != nil {
 		return err
@@ -243,9 +245,10 @@ func verifyFiles(dir string, step int64) (damage []*Damage, m *manifest, err err
 	if err == nil && json.Unmarshal(data, &m) != nil {
 		m = nil
 	}
-	first, ok := errors.AsType[*Damage](verifyFolder(dir, step))
+	whole := verifyFolder(dir, step)
+	first, ok := errors.AsType[*Damage](whole)
 	if !ok {
-		return nil, m, nil
+		return nil, m, whole
 	}
 	if m != nil {
 		for _, f := range m.Files {
