@@ -168,7 +168,10 @@ type life struct {
 }
 
 func newAuditor(eta int, witnessed bool) *auditor {
-	a := &auditor{r: &Report{Rejected: map[schemas.Reason]int{}}, eta: int64(eta), samples: map[[2]int]*table{}, others: map[string]int64{}, places: map[life]*table{}}
+	a := &auditor{
+		r: &Report{Rejected: map[schemas.Reason]int{}}, eta: int64(eta),
+		samples: map[[2]int]*table{}, others: map[string]int64{}, places: map[life]*table{},
+	}
 	for _, l := range []*List{&a.r.Settings, &a.r.Twice, &a.r.Lost, &a.r.Contradicted, &a.r.Stale, &a.r.Skipped, &a.r.Gaps, &a.r.Lines} {
 		l.First = []string{}
 	}

@@ -226,7 +226,8 @@ func (s *Store) writeRecord(after Tail, r *Record) (err error) {
 		return fmt.Errorf("write step record: %w", err)
 	}
 	if info.Size() < after.Offset {
-		return fmt.Errorf("write step record of step %d: %w while the trainer ran: %s has %d bytes, want %d", r.Step, ErrRecord, f.Name(), info.Size(), after.Offset)
+		return fmt.Errorf("write step record of step %d: %w while the trainer ran: %s has %d bytes, want %d",
+			r.Step, ErrRecord, f.Name(), info.Size(), after.Offset)
 	}
 	if info.Size() > after.Offset {
 		err = f.Truncate(after.Offset)

@@ -202,7 +202,7 @@ func (v *verifier) checkEnd(steps []int64) error {
 func (v *verifier) checkFolder(dir string, step int64) error {
 	damage, m, err := verifyFiles(dir, step)
 	if _, gone := os.Stat(dir); errors.Is(gone, fs.ErrNotExist) {
-		return nil //nolint:nilerr // removed meanwhile
+		return nil // removed meanwhile
 	}
 	if err != nil {
 		return err
