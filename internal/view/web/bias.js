@@ -116,7 +116,7 @@ function sourcesTable(b) {
       s.name || 'none',
       round(s.came),
       round(s.trained),
-      cell(percent(s.trained / s.came), 'dim'),
+      cell(percent(s.trained / s.came), 'dim nowrap'),
       round(s.flat),
       round(s.late),
       round(s.else),

@@ -90,6 +90,8 @@ function drawVerdict(o, settings) {
   );
 }
 
+const layersOf = (layers, width) => `${layers} ${layers === '1' ? 'layer' : 'layers'} of ${width}`;
+
 // factsOf are a run's in a line: where it stands, its model and its algorithm.
 function factsOf(o, { build, settings }) {
   const value = (key) => (settings.find((s) => s.key === key) || { value: '' }).value;
@@ -97,7 +99,7 @@ function factsOf(o, { build, settings }) {
   const facts = [steps ? `step ${step} / ${steps}` : `step ${step}`, at ? `${state}, ${ago(at)}` : state];
   const model =
     value('model.folder') ||
-    [value('model.engine'), value('model.hidden') && `${value('model.layers')} layers of ${value('model.hidden')}`]
+    [value('model.engine'), value('model.hidden') && layersOf(value('model.layers'), value('model.hidden'))]
       .filter(Boolean)
       .join(', ');
   if (model) facts.push(model);
@@ -146,4 +148,4 @@ function drawNumbers(o) {
 }
 
 const number = (label, value, about) =>
-  h('div', { class: 'number' }, h('span', null, label), h('b', null, value), about ? dim(about) : null);
+  h('div', { class: 'number' }, h('span', null, label), h('b', null, value), about && value !== none ? dim(about) : null);

@@ -129,7 +129,7 @@ function workersTable(s) {
       w.state === 'left' ? 'dim' : null,
     ),
   );
-  return widePart('Workers', ['role', 'name', '', 'since', 'last event', 'version', 'applied after'], rows);
+  return widePart('Workers', ['role', 'name', 'state', 'since', 'last event', 'version', 'applied after'], rows);
 }
 
 // refusedTable names who sent what was refused, the most first.
@@ -150,15 +150,18 @@ function refusedTable(s) {
   return [widePart('The newest refused messages', ['under the name of', 'messages', 'as', 'from', 'to'], rows)];
 }
 
+// whoOf is a worker's name, with its role where the name does not begin with the role.
+const whoOf = (e) => ((e.worker || '').startsWith(e.role) ? e.worker : `${e.role} ${e.worker}`);
+
 function actsTable(s) {
   if (!s.acts.length) return [];
-  const rows = s.acts.map((e) => row([clock(e.at), `${e.role} ${e.worker}`, e.message]));
+  const rows = s.acts.map((e) => row([cell(clock(e.at), 'nowrap'), whoOf(e), e.message]));
   return [widePart('What operators changed, the newest first', ['at', 'who', ''], rows)];
 }
 
 function eventsTable(s) {
   const rows = s.events.map((e) =>
-    row([clock(e.at), cell(e.type, 'mono'), `${e.role} ${e.worker}`, e.step || none, e.policy_version, e.message]),
+    row([cell(clock(e.at), 'nowrap'), cell(e.type, 'mono'), whoOf(e), e.step || none, e.policy_version, e.message]),
   );
   return widePart('Events, the newest first', ['at', 'what', 'who', 'step', 'version', ''], rows);
 }
