@@ -148,4 +148,10 @@ function drawNumbers(o) {
 }
 
 const number = (label, value, about) =>
-  h('div', { class: 'number' }, h('span', null, label), h('b', null, value), about && value !== none ? dim(about) : null);
+  h(
+    'div',
+    { class: 'number' },
+    h('span', null, label),
+    h('b', null, value),
+    about && value !== none ? dim(about) : null,
+  );
