@@ -1,0 +1,14 @@
+"""Serves every agent of this folder: python3 serve.py 8650"""
+
+import sys
+
+import weir
+from anthropic_sdk import anthropic_messages
+from boxes import questions
+from langgraph_agent import langgraph_agent
+from openai_agents import openai_agents
+from openai_sdk import openai_chat, openai_responses
+from pydantic_ai_agent import pydantic_ai_agent
+
+if __name__ == "__main__":
+    weir.serve(openai_chat, openai_responses, anthropic_messages, openai_agents, langgraph_agent, pydantic_ai_agent, questions, port=int(sys.argv[1]))
