@@ -67,6 +67,7 @@ def lora(s):
         for module, ab in pairs.items():
             a, b = low.params[ab["A"]].data, low.params[ab["B"]].data
             whole.params[module + ".weight"].data.add_(scale * b @ a)
+        whole.rewritten()
         got, want = once(low, bufs, up), once(whole, bufs, up)
         gradients = {}
         for module, ab in pairs.items():
@@ -190,10 +191,11 @@ def rank_of(rank, world, port, device, folder, of, lengths, sharded, dtype):
         for name, p in t.params.items():
             x = whole[name].to(device)
             w.ranks.local(p.data).copy_(w.ranks.part(x, rank, world) if sharded else x)
+    t.rewritten()
     bufs, up = part(of, lengths, seed=10 + rank)
     t.forward(FORWARD, bufs)
     t.backward(BACKWARD, up)
-    grads = {name: w.ranks.local(p.grad) for name, p in t.params.items()}
+    grads = t.gradients()
     if sharded:
         grads = {name: w.ranks.gather(g, t.params[name], world) for name, g in grads.items()}
     else:

@@ -51,7 +51,7 @@ def weir(*args, stdin=None, cwd=None, env=None):
 
 def worker():
     """Weir's worker, its files as the modules that they are in a rank."""
-    names = ["frames", "attention", "head", "model", "folders", "optimizer", "ranks", "training", "sampler"]
+    names = ["frames", "attention", "head", "weights", "model", "folders", "optimizer", "ranks", "training", "sampler"]
     for name in names:
         if "weir_" + name not in sys.modules:
             path = ROOT / "gpu" / "torch" / "worker" / (name + ".py")
@@ -102,7 +102,7 @@ class Nothing:
 @torch.no_grad()
 def fill(params, seed=1):
     """Draws every tensor of a model, on the device that it is on: scaled normals, and gains about 1, of numbers that bfloat16 has."""
-    for i, (name, p) in enumerate(params.items()):
+    for i, (name, p) in enumerate(sorted(params.items())):
         generator = torch.Generator(device=p.device).manual_seed(seed * 1000 + i)
         std = 0.02 if p.dim() == 2 and p.shape[1] > 256 else 0.15
         p.normal_(0, std, generator=generator)
@@ -114,6 +114,7 @@ def fill(params, seed=1):
 def trainer(of, device, seed=1, **changes):
     t = worker().training.Trainer(hello(of, device, **changes), torch.device(device), Nothing(), Nothing())
     fill(t.params, seed)
+    t.rewritten()
     return t
 
 
@@ -138,8 +139,7 @@ def once(t, bufs, up):
     """One forward and backward: outputs, and gradients on the processor."""
     out = dict(t.forward(FORWARD, bufs))
     t.backward(BACKWARD, up)
-    ranks = worker().ranks
-    return out, {k: ranks.local(p.grad).detach().float().cpu() for k, p in t.trained.items()}
+    return out, {k: g.detach().float().cpu() for k, g in t.gradients().items()}
 
 
 def off(a, b):

@@ -6,12 +6,13 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 from weir_attention import Packing, Rotary, rotate
 from weir_head import Distribution, Plain
+from weir_weights import Embed, Pick
 
 
 class Linear(nn.Module):
     """A product with a matrix [out, in], in the type of its input, and with the low-rank adapter beside it, where it has one."""
 
-    def __init__(self, out, inputs, bias=False, **at):
+    def __init__(self, out, inputs, bias=False, norms=None, **at):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(out, inputs, **at))
         self.bias = nn.Parameter(torch.empty(out, **at)) if bias else None
@@ -35,9 +36,9 @@ class Linear(nn.Module):
 class Norm(nn.Module):
     """RMSNorm (Zhang and Sennrich 2019), computed in float32."""
 
-    def __init__(self, width, eps, **at):
+    def __init__(self, width, eps, norms=None, **at):
         super().__init__()
-        self.weight = nn.Parameter(torch.empty(width, **at))
+        self.weight = nn.Parameter(torch.empty(width, **dict(at, dtype=norms or at["dtype"])))
         self.eps = eps
 
     def forward(self, x):
@@ -51,17 +52,24 @@ class Attention(nn.Module):
         super().__init__()
         d, width = s["hidden"], s["head_dim"]
         self.width = width
-        self.q_proj = Linear(s["heads"] * width, d, s["qkv_bias"], **at)
-        self.k_proj = Linear(s["kv_heads"] * width, d, s["qkv_bias"], **at)
-        self.v_proj = Linear(s["kv_heads"] * width, d, s["qkv_bias"], **at)
+        self.heads = s["heads"], s["kv_heads"], s["kv_heads"]
+        if s.get("joined"):
+            self.qkv_proj = Linear(sum(self.heads) * width, d, s["qkv_bias"], **at)
+        else:
+            self.q_proj, self.k_proj, self.v_proj = (Linear(n * width, d, s["qkv_bias"], **at) for n in self.heads)
+        self.joined = bool(s.get("joined"))
         self.o_proj = Linear(d, s["heads"] * width, **at)
         self.q_norm = Norm(width, s["eps"], **at) if s["qk_norm"] else None
         self.k_norm = Norm(width, s["eps"], **at) if s["qk_norm"] else None
 
+    def project(self, x):
+        """Queries, keys and values, by heads."""
+        if self.joined:
+            return self.qkv_proj(x).view(x.shape[0], -1, self.width).split(self.heads, 1)
+        return (p(x).view(x.shape[0], -1, self.width) for p in (self.q_proj, self.k_proj, self.v_proj))
+
     def forward(self, x, cos, sin, attend):
-        q, k, v = (
-            p(x).view(x.shape[0], -1, self.width) for p in (self.q_proj, self.k_proj, self.v_proj)
-        )
+        q, k, v = self.project(x)
         if self.q_norm is not None:
             q, k = self.q_norm(q), self.k_norm(k)
         out = attend(rotate(q, cos, sin), rotate(k, cos, sin), v)
@@ -93,7 +101,7 @@ class Block(nn.Module):
 
 
 class Embedding(nn.Module):
-    def __init__(self, rows, width, **at):
+    def __init__(self, rows, width, norms=None, **at):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(rows, width, **at))
 
@@ -107,13 +115,17 @@ class Trunk(nn.Module):
 
 
 class Policy(nn.Module):
-    """The whole model. The value head is no parameter: it is kept whole on every rank, and its gradient is given by hand."""
+    """The whole model. With copied its parameters are copies of weights that are kept elsewhere, in float32; gains are float32 here too, and
+    shape's joined has the projections to queries, keys and values be a single matrix. The value head is no parameter: it is kept whole on every rank, and its gradient is given by hand."""
 
-    def __init__(self, shape, compute, attention, recompute, progress, ways=None, **at):
+    def __init__(self, shape, compute, attention, recompute, progress, ways=None, copied=False, **at):
         super().__init__()
-        self.shape, self.compute, self.attention = shape, compute, attention
+        self.shape, self.compute, self.attention, self.copied = shape, compute, attention, copied
         self.recompute, self.progress, self.ways = recompute, progress, ways or Plain()
         self.rotary = Rotary(shape["rope_speeds"], at["device"])
+        self.sums = None  # where a leaf's float32 gradients are added up, where its weights are copies
+        if copied:
+            at["norms"] = torch.float32
         self.model = Trunk(shape, **at)
         if not shape["tied"]:
             self.lm_head = Linear(shape["vocab"], shape["hidden"], **at)
@@ -132,6 +144,22 @@ class Policy(nn.Module):
     def head(self):
         return self.model.embed_tokens.weight if self.shape["tied"] else self.lm_head.weight
 
+    def head_name(self):
+        return "model.embed_tokens.weight" if self.shape["tied"] else "lm_head.weight"
+
+    def weights_of(self, leaf):
+        """The weights that a parameter of this model is made of, from its first row on: name and number of rows each."""
+        if ".qkv_proj." not in leaf:
+            return [(leaf, self.get_parameter(leaf).shape[0])]
+        heads = zip(("q_proj", "k_proj", "v_proj"), (self.shape["heads"], self.shape["kv_heads"], self.shape["kv_heads"]))
+        return [(leaf.replace("qkv_proj", name), n * self.shape["head_dim"]) for name, n in heads]
+
+    def _embed(self, tokens):
+        weight = self.model.embed_tokens.weight
+        if self.sums is None:
+            return F.embedding(tokens, weight).to(self.compute)
+        return Embed.apply(weight, tokens, lambda: self.sums("model.embed_tokens.weight"))
+
     def forward(self, tokens, lengths, rows, targets, temperature, logits):
         """Returns log-probabilities, entropies and sums of squares of targets after rows, or nothing without logits, and the
         normalized hidden states at rows."""
@@ -141,7 +169,7 @@ class Policy(nn.Module):
         def attend(q, k, v):
             return self.attention(q, k, v, packing)
 
-        x = F.embedding(tokens, self.model.embed_tokens.weight).to(self.compute)
+        x = self._embed(tokens)
         for block in self.model.layers:
             if self.recompute and torch.is_grad_enabled():
                 x = checkpoint(block, x, cos, sin, attend, use_reentrant=False, preserve_rng_state=False)
@@ -149,8 +177,9 @@ class Policy(nn.Module):
                 x = block(x, cos, sin, attend)
             self.progress()
         # No rows keep the graph whole too: a backward pass from them meets the parameters that one from rows meets.
-        x = x[rows] if rows.numel() else x[:0]
+        x = Pick.apply(x, rows) if rows.numel() else x[:0]
         hidden = self.model.norm(x)
         if not logits:
             return (), hidden
-        return Distribution.apply(hidden, self.head(), targets, temperature, self.ways, self.progress), hidden
+        total = None if self.sums is None else lambda: self.sums(self.head_name())
+        return Distribution.apply(hidden, self.head(), targets, temperature, self.ways, self.progress, total), hidden

@@ -38,6 +38,52 @@ def fused_steps(params, m, v, grads, o, tick):
     tick()
 
 
+def copied_step(p, m, v, g, copy, o):
+    """Plain_step in one pass over a parameter's memory, for a compiler; the new weights go to a copy in its type as well. o is what numbers_of
+    gives."""
+    scale, beta1, rest1, beta2, rest2, corr2, eps, keep, lr = o.unbind()
+    g = g.float() * scale
+    m.mul_(beta1).add_(g * rest1)
+    v.mul_(beta2).add_(g * g * rest2)
+    p.mul_(keep).sub_(lr * m / (v.sqrt() * corr2 + eps))
+    copy.copy_(p)
+
+
+def numbers_of(o, device):
+    """The numbers of a step as copied_step reads them."""
+    return torch.tensor(
+        [
+            o["scale"], o["beta1"], 1 - o["beta1"], o["beta2"], 1 - o["beta2"], 1 / math.sqrt(o["corr2"]), o["eps"], 1 - o["lr"] * o["decay"],
+            o["lr"] / o["corr1"],
+        ],
+        dtype=torch.float32,
+    ).to(device)  # fmt: skip
+
+
+class Copying:
+    """Steps of weights that have copies, a compiled pass each."""
+
+    def __init__(self):
+        self.step = torch.compile(copied_step)
+
+    def __call__(self, params, m, v, grads, copies, o, tick):
+        numbers = numbers_of(o, params[0].device)
+        for columns in zip(params, m, v, grads, copies):
+            width = math.gcd(columns[0].numel(), 1024)
+            flat = [x.view(-1, width) for x in columns]
+            for x in flat:
+                torch._dynamo.maybe_mark_dynamic(x, 0)
+            self.step(*flat, numbers)
+            tick()
+
+
+def plain_copying(params, m, v, grads, copies, o, tick):
+    """The same by plain steps."""
+    plain_steps(params, m, v, grads, o, tick)
+    for p, copy in zip(params, copies):
+        copy.copy_(p)
+
+
 def options_of(o, steps, norm):
     """What all parameters have in common at a step of so many: clip_norm and the gradient's norm make the scale."""
     clip = o["clip_norm"]
@@ -67,6 +113,34 @@ def disagreement(device):
     return "" if off <= 1e-6 else f"it is off by {off:.2g} from the plain step"
 
 
+def copying_disagreement(way, device, dtype):
+    """The same of a way to step weights that have copies, with gradients in the copies' type and in float32."""
+    given = {"beta1": 0.9, "beta2": 0.95, "epsilon": 1e-8, "clip_norm": 1.0}
+    o = dict(options_of(given, 3, 2.0), lr=1e-2, decay=0.1)
+    results = []
+    for f in (way, plain_copying):
+        state = [[torch.linspace(-1, 1, n, device=device) for n in (2048, 96)] for _ in range(4)]
+        state[2] = [x.square() for x in state[2]]
+        state[3][0] = state[3][0].to(dtype)
+        copies = [torch.zeros(n, dtype=dtype, device=device) for n in (2048, 96)]
+        f(*state, copies, o, lambda: None)
+        results.append(sum(state[:3], []) + [(c - p.to(dtype)).float() for c, p in zip(copies, state[0])])
+    off = max((a - b).abs().max().item() for a, b in zip(*results))
+    return "" if off <= 1e-6 else f"it is off by {off:.2g} from the plain step"
+
+
+def choose_copying(device, dtype, compiles):
+    """The compiled pass where a compiler works and the pass agrees with the plain steps, and why it was passed over."""
+    if not compiles:
+        return plain_copying, ""
+    try:
+        way = Copying()
+        why = copying_disagreement(way, device, dtype)
+    except Exception as e:  # a compiler may be missing, and fails in any way
+        why = f"{type(e).__name__}: {str(e).strip().splitlines()[0] if str(e).strip() else 'no reason'}"[:300]
+    return (plain_copying, why) if why else (way, "")
+
+
 def choose(device, dtype):
     """The fused kernel where it is there and agrees with the plain step on a small example, for float32 on a GPU. Returns its name, its
     function and why the fused one was passed over."""
@@ -77,10 +151,15 @@ def choose(device, dtype):
 
 
 class Optimizer:
-    """Moments are there from the first step, or once they are loaded or saved; missing ones are zeros."""
+    """Moments are there from the first step, or once they are loaded or saved; missing ones are zeros. copies is the type of the copies
+    that some weights have, None where none has any."""
 
-    def __init__(self, device, dtype):
+    def __init__(self, device, dtype, copies=None, compiles=False):
         self.name, self.update, self.passed = choose(device, dtype)
+        self.update_copied = None
+        if copies is not None:
+            self.update_copied, why = choose_copying(device, copies, compiles)
+            self.passed = self.passed or why
         self.moments = {}
         self.steps = 0
 
@@ -93,20 +172,28 @@ class Optimizer:
         self.moments, self.steps = {}, 0
 
     @torch.no_grad()
-    def step(self, params, grads, norm, options, tick):
-        """Steps params, by name, along grads, whose global norm is given; False where that is not finite."""
+    def step(self, params, grads, norm, options, tick, copies=None):
+        """Steps params, by name, along grads, whose global norm is given; False where that is not finite. copies, by name, become the new
+        weights too."""
         if not math.isfinite(norm):
             return False
         self.steps += 1
+        copies = copies or {}
         common = options_of(options, self.steps, norm)
-        for (lr, decay), names in self._alike(params, options).items():
+        for (lr, decay, copied), names in self._alike(params, options, copies).items():
             columns = [[params[n] for n in names]]
             columns += [[self.of(n, params[n])[i] for n in names] for i in range(2)]
-            self.update(*columns, [grads[n] for n in names], dict(common, lr=lr, decay=decay), tick)
+            columns += [[grads[n] for n in names]]
+            o = dict(common, lr=lr, decay=decay)
+            if copied:
+                self.update_copied(*columns, [copies[n] for n in names], o, tick)
+            else:
+                self.update(*columns, o, tick)
         return True
 
-    def _alike(self, params, options):
-        """The names of parameters by their learning rate and decay. A rank that has no row of one has nothing to do for it."""
+    def _alike(self, params, options, copies):
+        """The names of parameters by their learning rate and decay, and whether they have copies. A rank that has no row of one has nothing to
+        do for it."""
         out = {}
         for name, p in params.items():
             lr = options["learning_rate"]
@@ -114,5 +201,5 @@ class Optimizer:
                 lr = options["value_learning_rate"]
             decay = options["weight_decay"] if options["matrices"][name] else 0.0
             if p.numel():
-                out.setdefault((lr, decay), []).append(name)
+                out.setdefault((lr, decay, name in copies), []).append(name)
         return out

@@ -48,17 +48,18 @@ def dtype_of(name, device):
 
 
 def build(make, options, world, compute, device):
-    """Makes the model on the device: whole on every rank, or cut by fully_shard. Returns it, and whether it is cut."""
+    """Makes the model on the device: whole on every rank, or cut by fully_shard. Returns it, and whether it is cut. make gets the device, and
+    whether the model is whole."""
     wanted = options["shard"]
     if wanted == "none" or wanted == "auto" and (world == 1 or device.type != "cuda"):
-        return compiled(make(device), options), False
+        return compiled(make(device, True), options), False
     try:
         from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
     except Exception as e:  # an old PyTorch on a new Python fails in ways of its own
         if wanted == "fsdp":
             raise ValueError(f"torch.shard: fsdp: this PyTorch has no fully_shard: {e}") from None
-        return compiled(make(device), options), False
-    policy = make(torch.device("meta"))
+        return compiled(make(device, True), options), False
+    policy = make(torch.device("meta"), False)
     compiled(policy, options)
     mesh = dist.device_mesh.init_device_mesh(device.type, (world,))
     for block in policy.model.layers:
@@ -161,10 +162,21 @@ def add_up(tensors, world, tick):
 def norm(grads, whole, sharded, device):
     """The global L2 norm of gradients that may be cut, and of such as are whole on every rank."""
     total = torch.zeros((), dtype=torch.float64, device=device)
-    for g in grads:
-        total += torch.linalg.vector_norm(g, dtype=torch.float64).square()
+    for part in norms(grads, device):
+        total += part.double().square().sum()
     if sharded:
         dist.all_reduce(total)
     for g in whole:
         total += g.double().square().sum()
     return total.sqrt().item()
+
+
+def norms(grads, device):
+    """The norms of tensors, in pieces: on a GPU in one reading of all of them where this PyTorch can, in float32; elsewhere each in float64."""
+    if device.type == "cuda" and not torch.are_deterministic_algorithms_enabled():
+        try:
+            kinds = [[g for g in grads if g.dtype == kind] for kind in (torch.float32, torch.bfloat16)]
+            return [torch.stack(torch._foreach_norm(some, 2, dtype=torch.float32)) for some in kinds if some]
+        except (TypeError, RuntimeError, AttributeError):  # this PyTorch has no such form
+            pass
+    return [torch.linalg.vector_norm(g, dtype=torch.float64) for g in grads]

@@ -12,6 +12,7 @@ import weir_head
 import weir_ranks
 from weir_model import Policy
 from weir_optimizer import Optimizer
+from weir_weights import Store
 
 VALUE_HEAD = "value_head.weight"
 
@@ -33,20 +34,30 @@ class Trainer:
         if self.options["compile"] == "auto":
             self.options = dict(self.options, compile=weir_ranks.compiles(self.options, self.ways.name, self.world))
         self.policy, self.sharded = weir_ranks.build(self._make(attention), self.options, self.world, self.compute, device)
-        self.params = {wire(name): p for name, p in self.policy.named_parameters()}
-        self.trained = {name: p for name, p in self.params.items() if p.requires_grad}
+        # The model runs on copies of the weights where these are kept in another type than that of the products.
+        self.store = Store(self.policy) if self.policy.copied else None
+        if self.store is None:
+            self.params = {wire(name): p for name, p in self.policy.named_parameters()}
+            self.trained = {name: p for name, p in self.params.items() if p.requires_grad}
+        else:
+            self.params = self.trained = self.store.params
         self.value = None
         if self.shape["value_head"]:
             self.value = torch.zeros(1, self.shape["hidden"], dtype=torch.float32, device=device)
         self.value_grad = None if self.value is None else torch.zeros_like(self.value)
-        self.optimizer = Optimizer(device, next(iter(self.trained.values())).dtype)
+        self.optimizer = Optimizer(
+            device, next(iter(self.trained.values())).dtype, None if self.store is None else self.compute, self.ways.name == "fused"
+        )
         self.kept = []
 
     def _make(self, attention):
-        def make(where):
+        def make(where, whole):
+            # Adapters lie beside weights of the names that they have in files, and bits that do not depend on a row's company are those of
+            # each product by itself.
+            copied = whole and self.stored != self.compute and not self.shape.get("lora") and not self.options["deterministic"]
             return Policy(
-                self.shape, self.compute, attention, self.options["recompute"], self.progress.tick, self.ways,
-                device=where, dtype=self.stored,
+                dict(self.shape, joined=copied), self.compute, attention, self.options["recompute"], self.progress.tick, self.ways, copied,
+                device=where, dtype=self.compute if copied else self.stored,
             )  # fmt: skip
 
         return make
@@ -64,6 +75,8 @@ class Trainer:
     def forward(self, header, bufs):
         """Runs a part. With keep its graph is held for backward."""
         self.kept = []
+        if self.store is not None:
+            self.store.refresh()
         keep, logits = header["keep"], not header["values_only"]
         tokens, mask = bufs["tokens"], bufs["mask"]
         bounds, temps = bufs["offsets"].tolist(), bufs["temperature"]
@@ -106,8 +119,9 @@ class Trainer:
             out, hidden = self.policy(
                 inputs, lengths, rows.to(self.device), targets, torch.cat(temperature).to(self.device), logits
             )
-        for name, x in zip(("logprobs", "entropies", "squares"), out):
-            outputs[name][chosen] = x.detach().float().cpu()
+        if out:  # one wait for all of them
+            for name, x in zip(("logprobs", "entropies", "squares"), torch.stack([x.detach().float() for x in out]).cpu()):
+                outputs[name][chosen] = x
         if self.value is not None:
             # Row by row, so that a row does not depend on its company.
             outputs["values"][chosen] = (hidden.detach().float() * self.value[0]).sum(1).cpu()
@@ -139,12 +153,27 @@ class Trainer:
                 torch.autograd.backward(heads, grads)
             elif self.sharded:  # other ranks wait for this one
                 torch.autograd.backward([hidden], [torch.zeros_like(hidden)])
+            if self.store is not None:
+                self.store.collect()
         return {}
+
+    def gradients(self):
+        """The gathered gradient of every trained weight, by name: this rank's part of it, zeros where there is none."""
+        if self.store is not None:
+            leaves = self.store.gradients(True)
+            return {name: self.store.rows(leaves[leaf], name) for name, (leaf, _, _) in self.store.at.items()}
+        for p in self.trained.values():
+            if p.grad is None:
+                p.grad = torch.zeros_like(p)
+        return {name: weir_ranks.local(p.grad) for name, p in self.trained.items()}
 
     def discard(self, header, bufs):
         self.kept = []
-        for p in self.trained.values():
-            p.grad = None
+        if self.store is not None:
+            self.store.clear()
+        else:
+            for p in self.trained.values():
+                p.grad = None
         if self.value is not None:
             self.value_grad.zero_()
         return {}
@@ -165,18 +194,20 @@ class Trainer:
 
     def step(self, header, bufs):
         self._let_go()
-        grads = {}
-        for name, p in self.trained.items():
-            if p.grad is None:
-                p.grad = torch.zeros_like(p)
-            grads[name] = weir_ranks.local(p.grad)
+        shapes, store = header["shapes"], self.store
+        matrices = {k: len(v) == 2 for k, v in shapes.items()}
+        if store is None:
+            grads, params, copies = self.gradients(), self.locals(self.trained), {}
+        else:  # several ranks add up in float32
+            grads, params, copies = store.gradients(self.world > 1), dict(store.masters), store.copies()
+            matrices.update({leaf: matrices[name] for name, (leaf, _, _) in store.at.items()})
         whole = [self.value_grad] if self.value is not None else []
         weir_ranks.add_up(whole + ([] if self.sharded else list(grads.values())), self.world, self.progress.tick)
         norm = weir_ranks.norm(list(grads.values()), whole, self.sharded, self.device)
         if self.value is not None:
-            grads[VALUE_HEAD] = self.value_grad
-        options = dict(header["options"], matrices={k: len(v) == 2 for k, v in header["shapes"].items()})
-        taken = self.optimizer.step(self.locals(self.trained), grads, norm, options, self.progress.tick)
+            grads[VALUE_HEAD], params[VALUE_HEAD] = self.value_grad, self.value
+        options = dict(header["options"], matrices=matrices)
+        taken = self.optimizer.step(params, grads, norm, options, self.progress.tick, copies)
         self.discard({}, {})
         return {"norm": norm if math.isfinite(norm) else None, "skipped": not taken}
 
@@ -196,7 +227,7 @@ class Trainer:
         for name, p in self.locals(self.trained if moments else self.params).items():
             if name not in header["shapes"]:
                 continue
-            targets = [(name, p)] if not moments else list(zip((name + ".m", name + ".v"), self.optimizer.of(name, p)))
+            targets = [(name, p)] if not moments else list(zip((name + ".m", name + ".v"), self._moments(name)))
             for stored, to in targets:
                 if stored in header["zeros"]:
                     to.zero_()
@@ -207,8 +238,21 @@ class Trainer:
         if moments:
             self.optimizer.steps = header["steps"]
         else:
+            self.rewritten()
             self.discard({}, {})
         return {}
+
+    def rewritten(self):
+        """The weights in self.params were written to."""
+        if self.store is not None:
+            self.store.stale = True
+
+    def _moments(self, name):
+        """This rank's part of a weight's two moments."""
+        if self.store is None or name == VALUE_HEAD:
+            return self.optimizer.of(name, self.locals(self.trained)[name])
+        leaf = self.store.at[name][0]
+        return [self.store.rows(x, name) for x in self.optimizer.of(leaf, self.store.masters[leaf])]
 
     def save(self, header, bufs):
         """Copies what is to be written, answers, and writes in a thread, which answers again. File i is written by rank i modulo
@@ -246,8 +290,7 @@ class Trainer:
         for suffix, i in ((".m", 0), (".v", 1)):
             if name.endswith(suffix):
                 base = name[: -len(suffix)]
-                p = self.locals(self.trained)[base]
-                x = self.optimizer.of(base, p)[i]
+                x = self._moments(base)[i]
                 return weir_ranks.gather(x, self.params[base], self.world) if self._cut(base) else x
         if name == VALUE_HEAD:
             return self.value
