@@ -34,7 +34,7 @@ STEPS = [
     ("tokenizers", 150, "cpu"),
     ("gradcheck", 60, "cpu"),
     ("fsdp_gloo", 120, "cpu"),
-    ("contracts", 240, "cpu"),
+    ("contracts", 300, "cpu"),
     ("up_qwen3", 150, "gpu"),
     ("attention", 60, "gpu"),
     ("head", 90, "gpu"),

@@ -22,10 +22,10 @@ def native(s):
 
 def contracts(s):
     """The whole contracts of engine and decoder, which the engine in Go keeps too."""
-    return tests(s, "TestEngineKeepsTheContract|TestDecoderKeepsTheContract", "on {}")
+    return tests(s, "TestEngineKeepsTheContract|TestDecoderKeepsTheContract", "on {}", 300)
 
 
-def tests(s, names, where):
+def tests(s, names, where, limit=240):
     test = program("gpu-torch.test")
     bin = pathlib.Path(s.scratch) / "bin"
     bin.mkdir()
@@ -33,7 +33,7 @@ def tests(s, names, where):
     (bin / "python3").chmod(0o700)
     env = dict(os.environ, PATH=f"{bin}:{os.environ['PATH']}", WEIR_TEST_TORCH_DEVICE=s.device, CI="true", WEIR_TEST="" if s.tiny else "full")
     env.pop("VIRTUAL_ENV", None)
-    args = [test, "-test.v", "-test.run", f"^({names})$", "-test.timeout", "220s"]
+    args = [test, "-test.v", "-test.run", f"^({names})$", "-test.timeout", f"{limit - 20}s"]
     p = subprocess.run(args, capture_output=True, encoding="utf-8", cwd=ROOT / "gpu" / "torch", env=env)
     sys.stderr.write(p.stdout[-200000:] + p.stderr[-5000:])
     verdicts = dict((name, v) for v, name in re.findall(r"(?m)^--- (PASS|FAIL|SKIP): (\S+)", p.stdout))

@@ -34,6 +34,7 @@ func TestTheWorkersParts(t *testing.T) {
 		"fused_rule",  // Finding P1, Q10
 		"head_in_one_pass",
 		"compile_auto",
+		"copies",
 		"varlen",       // Finding P6
 		"running_sums", // Finding P5
 		"slices",       // Finding P9
@@ -41,6 +42,11 @@ func TestTheWorkersParts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { holds(t, python, name) })
 	}
+}
+
+func TestTheKernelsDoThePlainSteps(t *testing.T) {
+	fulltest.Need(t, "a process that imports PyTorch and interprets kernels")
+	holds(t, anyPython2(needPython(t)), "kernels")
 }
 
 // Finding P10 of the engines' review.

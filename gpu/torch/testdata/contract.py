@@ -275,6 +275,51 @@ def compile_auto():
     assert trainer(untied(), "cpu", compile="auto").describe()["compile"] == "never"
 
 
+def copies():
+    """A model that runs on copies of its float32 weights has the gradients of one that does not, sums those of several passes, steps its
+    float32 weights, and has copies of them after."""
+    for of in (dict(untied(), value_head=True), shape(61, 16, 24, 2, 4, 2, 4, True, norm=True)):
+        bufs, up = part(of, [5, 9, 1])
+        t, apart = (trainer(of, "cpu", dtype="bfloat16", attention="plain", deterministic=x) for x in (False, True))
+        assert t.store is not None and apart.store is None and set(t.params) == set(apart.params)
+        results = [agree.once(x, bufs, up) for x in (t, apart)]
+        agree.compare("a model of copies", *results, 8e-2)
+        doubled = {k: 2 * g for k, g in results[0][1].items()}
+        t.forward(FORWARD, bufs)
+        t.backward({"detached": False, "names": ["logprobs", "entropies"]}, up)
+        for k, g in t.gradients().items():
+            assert g.dtype == torch.float32 and agree.off(g, doubled[k]) <= 1e-2, k
+        before, options = {k: p.clone() for k, p in t.params.items()}, {
+            "beta1": 0.9, "beta2": 0.95, "epsilon": 1e-8, "clip_norm": 1.0, "learning_rate": 1e-2, "value_learning_rate": 0, "weight_decay": 0.1,
+        }  # fmt: skip
+        shapes = {k: list(p.shape) for k, p in {**t.params, "value_head.weight": torch.zeros(1, 1)}.items()}
+        assert not t.step({"options": options, "shapes": shapes}, {})["skipped"]
+        assert all(not torch.equal(p, before[k]) for k, p in t.params.items())
+        assert all(torch.equal(p.detach(), t.store.masters[k].to(p.dtype)) for k, p in t.store.leaves.items())
+        assert all(x.shape == t.params[k].shape for k in t.params for x in t._moments(k))
+
+
+def kernels():
+    """The kernels do what the plain steps do, by Triton's interpreter, whose bfloat16 is not rounded as a GPU's: the optimizer's copies are
+    left out."""
+    w = worker()
+    if w.kernels.triton is None or not hasattr(w.kernels.triton.runtime, "interpreter"):
+        raise Absent("Triton with an interpreter")
+    cpu = torch.device("cpu")
+    for kind in (torch.float32, torch.bfloat16):
+        for vocabulary in (100, 3008, 5000):
+            why = w.head.disagreement(w.head.Kernels(), {"vocab": vocabulary}, kind, cpu)
+            assert not why, (kind, vocabulary, why)
+
+    def steps(params, m, v, grads, copied, o, tick):
+        w.optimizer.Launching()(params, m, v, grads, copied, o, tick)
+        for p, copy in zip(params, copied):
+            copy.copy_(p)
+
+    why = w.optimizer.copying_disagreement(steps, cpu, torch.bfloat16)
+    assert not why, why
+
+
 def ferry():
     """Tensors that are carried by pieces are the tensors, of every type and length, and none of the device's memory is shared."""
     folders = worker().folders
@@ -318,7 +363,7 @@ def half_sums():
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    os.environ.update(CUDA_VISIBLE_DEVICES="", GLOO_SOCKET_IFNAME="lo")
+    os.environ.update(CUDA_VISIBLE_DEVICES="", GLOO_SOCKET_IFNAME="lo", TRITON_INTERPRET="1")
     try:
         globals()[sys.argv[1]]()
     except Absent as e:

@@ -1,6 +1,7 @@
 """Log-probabilities, entropies and sums of squared probabilities of chosen tokens, without the logits of all rows at once."""
 
 import torch
+import weir_kernels
 
 
 class Plain:
@@ -81,6 +82,20 @@ class Fused:
         return free - hidden.shape[0] * vocabulary * hidden.element_size() > self.SPARE * all_of_it
 
 
+class Kernels(Fused):
+    """The same by kernels of our own: one reading forward, and one backward."""
+
+    def __init__(self):
+        if weir_kernels.triton is None:
+            raise RuntimeError("there is no Triton")
+
+    def measure(self, logits, temperature, targets):
+        return weir_kernels.measure(logits, temperature, targets)
+
+    def slope(self, logits, *more):
+        return weir_kernels.slope(logits, *(x.contiguous() for x in more))
+
+
 def rows_differ(x):
     """Has a compiler make code for any number of rows, and for this number of columns alone."""
     torch._dynamo.maybe_mark_dynamic(x, 0)
@@ -88,16 +103,21 @@ def rows_differ(x):
 
 
 def choose(options, shape, compute, device):
-    """The arithmetic to use: compiled on a GPU, where it agrees with the plain one on a small example. Bits that do not depend on a row's
+    """The arithmetic to use: kernels or a compiled function on a GPU, where it agrees with the plain one on a small example. Bits that do not depend on a row's
     company are the plain one's. Returns it, and why the compiled one was passed over, "" where nobody asked for it."""
     if device.type != "cuda" or options["deterministic"]:
         return Plain(), ""
-    try:
-        fused = Fused()
-        why = disagreement(fused, shape, compute, device)
-    except Exception as e:  # a compiler may be missing, and fails in any way
-        why = f"{type(e).__name__}: {str(e).strip().splitlines()[0] if str(e).strip() else 'no reason'}"[:300]
-    return (Plain(), why) if why else (fused, "")
+    passed = []
+    for way in (Kernels, Fused):
+        try:
+            fused = way()
+            why = disagreement(fused, shape, compute, device)
+        except Exception as e:  # a compiler may be missing, and fails in any way
+            why = f"{type(e).__name__}: {str(e).strip().splitlines()[0] if str(e).strip() else 'no reason'}"[:300]
+        if not why:
+            return fused, "; ".join(passed)
+        passed.append(f"{way.__name__}: {why}")
+    return Plain(), "; ".join(passed)
 
 
 def disagreement(ways, shape, compute, device):

@@ -3,6 +3,7 @@
 import math
 
 import torch
+import weir_kernels
 
 
 def plain_step(p, m, v, g, o):
@@ -77,6 +78,20 @@ class Copying:
             tick()
 
 
+class Launching:
+    """The same by a kernel of our own, whose launch costs less than the call of a compiled function."""
+
+    def __init__(self):
+        if weir_kernels.triton is None:
+            raise RuntimeError("there is no Triton")
+
+    def __call__(self, params, m, v, grads, copies, o, tick):
+        numbers = numbers_of(o, params[0].device)
+        for columns in zip(params, m, v, grads, copies):
+            weir_kernels.step(*columns, numbers)
+            tick()
+
+
 def plain_copying(params, m, v, grads, copies, o, tick):
     """The same by plain steps."""
     plain_steps(params, m, v, grads, o, tick)
@@ -130,15 +145,20 @@ def copying_disagreement(way, device, dtype):
 
 
 def choose_copying(device, dtype, compiles):
-    """The compiled pass where a compiler works and the pass agrees with the plain steps, and why it was passed over."""
+    """A pass over each, by a kernel or compiled, where a compiler works and the pass agrees with the plain steps, and why it was passed over."""
     if not compiles:
         return plain_copying, ""
-    try:
-        way = Copying()
-        why = copying_disagreement(way, device, dtype)
-    except Exception as e:  # a compiler may be missing, and fails in any way
-        why = f"{type(e).__name__}: {str(e).strip().splitlines()[0] if str(e).strip() else 'no reason'}"[:300]
-    return (plain_copying, why) if why else (way, "")
+    passed = []
+    for kind in (Launching, Copying):
+        try:
+            way = kind()
+            why = copying_disagreement(way, device, dtype)
+        except Exception as e:  # a compiler may be missing, and fails in any way
+            why = f"{type(e).__name__}: {str(e).strip().splitlines()[0] if str(e).strip() else 'no reason'}"[:300]
+        if not why:
+            return way, "; ".join(passed)
+        passed.append(f"{kind.__name__}: {why}")
+    return plain_copying, "; ".join(passed)
 
 
 def choose(device, dtype):
