@@ -57,6 +57,9 @@ type Limits struct {
 	MaxTokens int
 	// ProbSquares is true where Outputs has them.
 	ProbSquares bool
+	// Repeats is true where the same calls, after the same Import and LoadOptimizer, give the same bits again, in another process of the
+	// same build too.
+	Repeats bool
 }
 
 // Batch is packed sequences: sequence s is Tokens[Offsets[s]:Offsets[s+1]], attended causally within itself.

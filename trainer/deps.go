@@ -114,6 +114,9 @@ type Deps struct {
 	// Settings are the run's configuration, by key. Each step's record has a hash of its settings, and a run that goes on with other
 	// settings reports the change. nil records none.
 	Settings map[string]string
+	// LearnerOf is the learner's configuration under the settings of earlier steps, for steps that are learnt again after the settings have
+	// changed; nil where such steps cannot be learnt again.
+	LearnerOf func(settings map[string]string) (learner.Config, error)
 	// Tokenizer is the tokenizer.json that checkpoints carry; nil if there is none.
 	Tokenizer []byte
 	// Files are the files of the policy's model folder, which every checkpoint carries unchanged; nil if the policy began without a folder.

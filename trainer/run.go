@@ -61,6 +61,10 @@ func runOnce(ctx context.Context, cfg Config, deps Deps, known *poisoned) (err e
 		}
 		known.losses = 0
 	}
+	// The model that the run leaves, also where it was drained before its last step.
+	if err := t.completeCheckpoint(ctx); err != nil {
+		return err
+	}
 	t.reportDone()
 	return nil
 }

@@ -6,13 +6,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/trainer/batch"
 	"github.com/weir-rl/weir/trainer/checkpoint"
 	"github.com/weir-rl/weir/trainer/learner"
 	"github.com/weir-rl/weir/trainer/metrics"
-	"github.com/weir-rl/weir/trainer/relearn"
 )
 
 // trainer is the state of the loop: the rooms, and the values that pass between the stages of a step.
@@ -40,6 +38,8 @@ type trainer struct {
 	// version is the newest version, published or about to be.
 	version   version
 	publisher *publisher
+	// fulls decides which checkpoints are full.
+	fulls fullSchedule
 	// recorded is the record of the newest checkpoint.
 	recorded checkpoint.Record
 	settings settings
@@ -65,6 +65,7 @@ func startTrainer(ctx context.Context, fence context.CancelCauseFunc, cfg Config
 		return nil, err
 	}
 	t.store.After = deps.After
+	t.fulls = newFullSchedule(cfg, deps)
 	if t.learner, err = learner.New(cfg.Config, deps.learnerDeps(t.store.Scratch("learner"), cfg.Archive.Bytes > 0 && cfg.Archive.Samples != 0)); err != nil {
 		return nil, err
 	}
@@ -82,6 +83,10 @@ func startTrainer(ctx context.Context, fence context.CancelCauseFunc, cfg Config
 	if fresh {
 		return t, t.saveStep(ctx)
 	}
+	// The next start learns nothing of it again.
+	if err := t.completeCheckpoint(ctx); err != nil {
+		return nil, err
+	}
 	deps.Log.Info("resumed", "step", t.step, "checkpoint", t.store.Path(t.step), "open_groups", t.intake.OpenGroups())
 	return t, nil
 }
@@ -89,6 +94,9 @@ func startTrainer(ctx context.Context, fence context.CancelCauseFunc, cfg Config
 // loadNewest returns the newest checkpoint that is whole, or version 0 where there is none.
 func (t *trainer) loadNewest(ctx context.Context) (c *checkpoint.Checkpoint, fresh bool, err error) {
 	c, damage, err := t.store.Load()
+	if c != nil {
+		damage = append(damage, c.PassedOver...)
+	}
 	for _, d := range damage {
 		t.deps.Log.Warn("checkpoint passed over", "dir", d.Dir, "file", d.File, "want", d.Want, "have", d.Have)
 	}
@@ -194,18 +202,10 @@ func (t *trainer) resumeFrom(ctx context.Context, fence context.CancelCauseFunc,
 			return err
 		}
 	}
-	if err := t.learner.Restore(ctx, relearn.StateOf(c)); err != nil {
-		return fmt.Errorf("checkpoint of step %d: %w", s.Step, err)
+	if err := t.restoreLearner(ctx, c); err != nil {
+		return err
 	}
-	if t.learner.NeedsReference() {
-		err := t.learner.OpenReference(func(reference gpu.Engine) error {
-			return t.store.Reference(ctx, s.Step, t.deps.Engine, t.deps.Tokenizer, reference)
-		})
-		if err != nil {
-			return err
-		}
-	}
-	t.step = s.Step
+	t.step, t.fulls.light = s.Step, s.Light
 	t.version = version{number: s.Step, at: s.SavedAt}
 	t.recorded = c.Record
 	t.settings.compareSettings(s, t.deps)

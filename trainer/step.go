@@ -68,9 +68,11 @@ func (t *trainer) saveStep(ctx context.Context) error {
 		c.Record.Result = &checkpoint.Result{Numbers: checkpoint.FiniteNumbers(t.report.stats.learnt.Metrics())}
 		c.State.Metrics = checkpoint.FiniteNumbers(t.report.stepMetrics(began, t.intake.Counts(), t.control.writtenBounds()))
 	}
+	c.State.Light = !t.fulls.isFullDue(t.step, began)
 	if err := t.store.Save(ctx, c); err != nil {
 		return err
 	}
+	t.fulls.noteSaved(c, t.deps.Now(), t.deps.Now().Sub(began))
 	t.recorded = c.Record
 	t.intake.Recorded()
 	t.settings.changed, t.control.changed = nil, nil
@@ -79,8 +81,31 @@ func (t *trainer) saveStep(ctx context.Context) error {
 	return nil
 }
 
-// renewCheckpoint writes the checkpoint of the newest step anew, with everything that has happened since.
+// renewCheckpoint writes the checkpoint of the newest step anew, with everything that has happened since. Its tensors stay.
 func (t *trainer) renewCheckpoint(ctx context.Context) error {
+	if err := t.rewriteCheckpoint(ctx, t.store.Renew); err != nil {
+		return err
+	}
+	t.deps.After("renew")
+	return nil
+}
+
+// completeCheckpoint makes the newest checkpoint a full one, unless it is.
+func (t *trainer) completeCheckpoint(ctx context.Context) error {
+	if !t.fulls.light {
+		return nil
+	}
+	began := t.deps.Now()
+	if err := t.rewriteCheckpoint(ctx, t.store.Complete); err != nil {
+		return err
+	}
+	t.fulls.noteFull(t.step, t.deps.Now(), t.deps.Now().Sub(began))
+	t.deps.After("complete")
+	return nil
+}
+
+// rewriteCheckpoint has write write the checkpoint of the newest step anew.
+func (t *trainer) rewriteCheckpoint(ctx context.Context, write func(context.Context, *checkpoint.Checkpoint) error) error {
 	if err := t.deps.Stream.Check(ctx); err != nil {
 		return err
 	}
@@ -97,10 +122,9 @@ func (t *trainer) renewCheckpoint(ctx context.Context) error {
 	c.Record.Result = t.recorded.Result
 	c.Record.Rejected = append(slices.Clone(t.recorded.Rejected), c.Record.Rejected...)
 	c.Record.Dropped = append(slices.Clone(t.recorded.Dropped), c.Record.Dropped...)
-	if err := t.store.Renew(ctx, c); err != nil {
+	if err := write(ctx, c); err != nil {
 		return err
 	}
-	t.deps.After("renew")
 	t.recorded = c.Record
 	t.intake.Recorded()
 	return nil

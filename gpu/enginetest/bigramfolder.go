@@ -12,7 +12,7 @@ import (
 )
 
 // Limits is gpu.Engine's.
-func (e *Bigram) Limits() gpu.Limits { return gpu.Limits{Ranks: 1} }
+func (e *Bigram) Limits() gpu.Limits { return gpu.Limits{Ranks: 1, Repeats: true} }
 
 // Evaluate is gpu.Engine's.
 func (e *Bigram) Evaluate(ctx context.Context, parts []*gpu.Batch, each func(int, *gpu.Outputs) error) error {

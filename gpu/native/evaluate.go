@@ -8,7 +8,7 @@ import (
 )
 
 // Limits of the engine: a single rank, parts of any size.
-func (e *Engine) Limits() gpu.Limits { return gpu.Limits{Ranks: 1, ProbSquares: true} }
+func (e *Engine) Limits() gpu.Limits { return gpu.Limits{Ranks: 1, ProbSquares: true, Repeats: true} }
 
 // Evaluate runs parts through the model one after another.
 func (e *Engine) Evaluate(ctx context.Context, parts []*gpu.Batch, each func(i int, o *gpu.Outputs) error) error {

@@ -40,7 +40,11 @@ func (e *Engine) Config() gpu.Config { return e.cfg }
 
 // Limits of the engine: each rank runs a part at once.
 func (e *Engine) Limits() gpu.Limits {
-	return gpu.Limits{Ranks: e.backend.Config.Ranks, MaxTokens: e.backend.Config.MaxTokens, ProbSquares: true}
+	cfg := e.backend.Config
+	return gpu.Limits{
+		Ranks: cfg.Ranks, MaxTokens: cfg.MaxTokens, ProbSquares: true,
+		Repeats: cfg.Deterministic && cfg.Ranks == 1, // the order of sums over several ranks is the library's
+	}
 }
 
 // Describe names the devices that the engine runs on, "" before it has started.

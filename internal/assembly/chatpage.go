@@ -98,7 +98,7 @@ func (c *chatter) Offer(_ context.Context, run *streams.Run) (*view.ChatOffer, e
 			Cost: "an engine of the run samples it among the run's own sequences: one sequence more while it answers",
 		})
 	}
-	steps, err := checkpoint.Steps(cfg.Trainer.Checkpoint.Dir)
+	steps, err := checkpoint.FullSteps(cfg.Trainer.Checkpoint.Dir)
 	if err != nil {
 		return nil, err
 	}

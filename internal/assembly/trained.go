@@ -130,7 +130,7 @@ func (e *noCheckpointError) Unwrap() error { return ErrNoCheckpoint }
 // Checkpoint is the folder of a step of the run, and the step: the newest when it is negative.
 func (l *Models) Checkpoint(step int64) (string, int64, error) {
 	dir := l.cfg.Trainer.Checkpoint.Dir
-	steps, err := checkpoint.Steps(dir)
+	steps, err := checkpoint.FullSteps(dir)
 	if err != nil {
 		return "", 0, err
 	}

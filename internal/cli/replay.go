@@ -51,7 +51,7 @@ func replayOf(cmd *cobra.Command, s *assembly.Run, id string, model *assembly.Mo
 		}
 		return out.noteRounding(s.Config), nil
 	}
-	steps, err := checkpoint.Steps(s.Config.Trainer.Checkpoint.Dir)
+	steps, err := checkpoint.FullSteps(s.Config.Trainer.Checkpoint.Dir)
 	if err != nil {
 		return nil, err
 	}

@@ -242,7 +242,7 @@ func (f *shownRun) commandLines(id string, t *schemas.Trajectory) []Command {
 		return out
 	}
 	again := Command{fmt.Sprintf("run it again with its seed, prompt and version %d: the same tokens", t.NewestVersion()), "weir agent run --replay " + Quote(id) + flags}
-	steps, err := checkpoint.Steps(f.Checkpoints)
+	steps, err := checkpoint.FullSteps(f.Checkpoints)
 	switch {
 	case err != nil || len(steps) == 0:
 		return out

@@ -38,7 +38,11 @@ func BatchPath(dir string, step int64) string {
 
 // keepBatch writes the messages of a step's batch: laid out like pending messages, then compressed by zstd.
 func (s *Store) keepBatch(c *Checkpoint) error {
-	if s.cfg.Batches == 0 || len(c.Batch) == 0 {
+	first, err := s.firstNeeded(c)
+	if err != nil {
+		return err
+	}
+	if s.cfg.Batches == 0 && c.State.Step < first || len(c.Batch) == 0 {
 		return nil
 	}
 	data, err := encodePending(c.Batch)
@@ -61,7 +65,7 @@ func (s *Store) keepBatch(c *Checkpoint) error {
 		return err
 	}
 	c.Record.Batch = &KeptBatch{SHA256: schemas.ContentHash(data), Size: int64(len(data))}
-	if err := s.dropBatches(keptFile{c.State.Step, int64(len(data))}); err != nil {
+	if err := s.dropBatches(keptFile{c.State.Step, int64(len(data))}, first); err != nil {
 		return err
 	}
 	return syncDir(filepath.Dir(path))
@@ -109,17 +113,20 @@ func KeptSteps(dir string) ([]int64, error) {
 	return steps, nil
 }
 
-// dropBatches removes the oldest batches until those left are within Batches and BatchBytes. The newest, just written,
-// stays.
-func (s *Store) dropBatches(newest keptFile) error {
+// dropBatches removes the oldest batches until those left are within Batches and BatchBytes. The newest, just written, stays, and so do the
+// batches of the step firstNeeded and later.
+func (s *Store) dropBatches(newest keptFile, firstNeeded int64) error {
 	s.kept = slices.DeleteFunc(s.kept, func(k keptFile) bool { return k.step == newest.step })
 	s.kept = append(s.kept, newest)
 	bytes := int64(0)
 	for _, k := range s.kept {
 		bytes += k.size
 	}
-	for len(s.kept) > 1 && (s.cfg.Batches > 0 && len(s.kept) > s.cfg.Batches || s.cfg.BatchBytes > 0 && bytes > s.cfg.BatchBytes) {
+	for len(s.kept) > 1 && (s.cfg.Batches >= 0 && len(s.kept) > s.cfg.Batches || s.cfg.BatchBytes > 0 && bytes > s.cfg.BatchBytes) {
 		oldest := s.kept[0]
+		if oldest.step >= firstNeeded {
+			break
+		}
 		if err := os.Remove(BatchPath(s.cfg.Dir, oldest.step)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

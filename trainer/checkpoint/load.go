@@ -23,8 +23,11 @@ func (s *Store) Load() (c *Checkpoint, damage []*Damage, err error) {
 	}
 	for _, step := range steps {
 		c, err = Read(s.Path(step), step)
-		if d, ok := errors.AsType[*Damage](err); ok {
-			damage = append(damage, d)
+		if err == nil && c.State.Light {
+			err = s.findFull(c)
+		}
+		if found := damageIn(err); len(found) > 0 {
+			damage, c = append(damage, found...), nil
 			continue
 		}
 		if err != nil {
@@ -78,6 +81,9 @@ func (s *Store) checkStreamHolds(c *Checkpoint, damage []*Damage) error {
 	}
 	path := s.Path(c.State.Step)
 	needs := fmt.Sprintf("%s needs messages of %s from %d on, but they were purged up to %d", path, p.Stream, c.State.Ledger.Low+1, p.UpTo)
+	if c.Full != nil {
+		path = c.Full.Dir
+	}
 	if len(damage) == 0 {
 		return fmt.Errorf("%w: %s: put back the newer checkpoints that were here, or start a new run from the weights in %s", ErrNotResumable, needs, path)
 	}
@@ -110,7 +116,7 @@ func (s *Store) findMarks(steps []int64, now *Checkpoint) {
 // Read reads a checkpoint and verifies all of its files; their engines read the files of the models. The error is a *Damage when it is cut
 // short or changed.
 func Read(dir string, step int64) (*Checkpoint, error) {
-	if err := verifyFolder(dir, step, stateFile, recordFile, gpu.ConfigFile); err != nil {
+	if err := verifyFolder(dir, step, stateFile, recordFile); err != nil {
 		return nil, err
 	}
 	c := &Checkpoint{Dir: dir}
@@ -124,6 +130,12 @@ func Read(dir string, step int64) (*Checkpoint, error) {
 		return nil, &Damage{
 			Dir: dir, File: stateFile, Want: fmt.Sprintf("format %d, step %d", Format, step),
 			Have: fmt.Sprintf("format %d, step %d", c.State.Format, c.State.Step),
+		}
+	}
+	// A light checkpoint has nothing of a model, and a full one has all of it.
+	if _, err := os.Stat(filepath.Join(dir, gpu.ConfigFile)); (err == nil) == c.State.Light {
+		return nil, &Damage{
+			Dir: dir, File: gpu.ConfigFile, Want: fmt.Sprintf("a file: %t", !c.State.Light), Have: fmt.Sprintf("a file: %t", err == nil),
 		}
 	}
 	if err := readJSON(filepath.Join(dir, recordFile), &c.Record); err != nil {

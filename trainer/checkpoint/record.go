@@ -56,8 +56,8 @@ type RecordFork struct {
 // Result is the outcome of a step, with which the same step is compared when it is learnt again.
 type Result struct {
 	// Files are the SHA-256, in hex, of the files of tensors in the step's checkpoint, by name within it: weights and moments of the policy
-	// and of a critic that is a network of its own.
-	Files map[string]string `json:"files"`
+	// and of a critic that is a network of its own. A light checkpoint has none.
+	Files map[string]string `json:"files,omitempty"`
 	// Numbers are the learner's metrics of the step, by key; those that are not finite are left out. Step 0 has none.
 	Numbers map[string]float64 `json:"numbers,omitempty"`
 }

@@ -15,8 +15,9 @@ import (
 	"github.com/weir-rl/weir/gpu/hf"
 )
 
-// Save writes a checkpoint and the record of its step, then removes the checkpoints no longer kept. When it returns, the checkpoint
-// outlives a crash of the process and, if the disk honours syncs, of the machine.
+// Save writes a checkpoint and the record of its step, then removes the checkpoints no longer kept: a full checkpoint, or without its
+// tensors where its state is Light. When it returns, the checkpoint outlives a crash of the process and, if the disk honours syncs, of the
+// machine.
 //
 // Invariant: at every instant the newest complete checkpoint is the one saved last, or the one before it.
 func (s *Store) Save(ctx context.Context, c *Checkpoint) error {
@@ -26,7 +27,7 @@ func (s *Store) Save(ctx context.Context, c *Checkpoint) error {
 	}
 	end, err := s.recordTail()
 	if err == nil {
-		err = s.writeCheckpoint(ctx, c, end)
+		err = s.writeCheckpoint(ctx, c, end, nil)
 	}
 	if err == nil {
 		err = s.writeRecord(end, &c.Record)
@@ -49,25 +50,43 @@ func (s *Store) stageDone(stage string) {
 	}
 }
 
-// Renew writes the last checkpoint anew, with the same step and with more messages ended, and its record in place of the record before.
-// Afterwards the run goes back to no older checkpoint, so that the stream can be purged up to here.
+// Renew writes the last checkpoint anew, with the same step and with more messages ended, and its record in place of the record before. Its
+// tensors stay as they are. Afterwards the run goes back to no older checkpoint, so that the stream can be purged up to here.
 func (s *Store) Renew(ctx context.Context, c *Checkpoint) error {
-	step := c.State.Step
-	after := s.before
-	err := s.writeCheckpoint(ctx, c, after)
+	tensors, err := s.readTensors(c.State.Step)
 	if err == nil {
-		err = s.writeRecord(after, &c.Record)
+		c.State.Light = tensors == nil
+		err = s.rewriteLast(ctx, c, tensors)
 	}
 	if err != nil {
-		return fmt.Errorf("renew checkpoint of step %d: %w", step, err)
+		return fmt.Errorf("renew checkpoint of step %d: %w", c.State.Step, err)
 	}
 	clear(s.marks)
-	s.marks[step] = streamMark(&c.State)
+	s.marks[c.State.Step] = streamMark(&c.State)
 	return nil
 }
 
-// writeCheckpoint writes a checkpoint whose line of the record comes after a tail.
-func (s *Store) writeCheckpoint(ctx context.Context, c *Checkpoint, after Tail) error {
+// Complete is Renew of a light checkpoint that makes it a full one. The run can still go back to older checkpoints.
+func (s *Store) Complete(ctx context.Context, c *Checkpoint) error {
+	c.State.Light = false
+	if err := s.rewriteLast(ctx, c, nil); err != nil {
+		return fmt.Errorf("complete checkpoint of step %d: %w", c.State.Step, err)
+	}
+	s.marks[c.State.Step] = streamMark(&c.State)
+	return nil
+}
+
+// rewriteLast writes the last checkpoint and its record anew, with tensors of the folder that is there, or the engines' where they are nil.
+func (s *Store) rewriteLast(ctx context.Context, c *Checkpoint, tensors *savedTensors) error {
+	after := s.before
+	if err := s.writeCheckpoint(ctx, c, after, tensors); err != nil {
+		return err
+	}
+	return s.writeRecord(after, &c.Record)
+}
+
+// writeCheckpoint writes a checkpoint whose line of the record comes after a tail. Its tensors are saved, or the engines' where they are nil.
+func (s *Store) writeCheckpoint(ctx context.Context, c *Checkpoint, after Tail, saved *savedTensors) error {
 	step := c.State.Step
 	final := s.Path(step)
 	tmp := filepath.Join(s.cfg.Dir, tmpPrefix+filepath.Base(final))
@@ -76,14 +95,10 @@ func (s *Store) writeCheckpoint(ctx context.Context, c *Checkpoint, after Tail) 
 	}
 	state := c.State
 	state.Format, state.Records = Format, &after
-	if err := s.writeNetworks(ctx, tmp, c, &state); err != nil {
-		return err
-	}
-	tensors, err := hashTensors(tmp)
+	tensors, err := s.writeTensors(ctx, tmp, c, &state, saved)
 	if err != nil {
 		return err
 	}
-	c.Record.noteFiles(tensors)
 	if len(c.Pending) > 0 {
 		pending, err := encodePending(c.Pending)
 		if err != nil {
@@ -113,6 +128,25 @@ func (s *Store) writeCheckpoint(ctx context.Context, c *Checkpoint, after Tail) 
 	err = s.replaceFolder(tmp, final)
 	s.stageDone("rename")
 	return err
+}
+
+// writeTensors makes the folder of a checkpoint and its files of tensors, and returns those that are hashed and synced.
+func (s *Store) writeTensors(ctx context.Context, dir string, c *Checkpoint, state *State, saved *savedTensors) ([]fileEntry, error) {
+	switch {
+	case state.Light:
+		return nil, os.MkdirAll(dir, 0o755)
+	case saved != nil:
+		return saved.files, saved.copyInto(dir, state)
+	}
+	if err := s.writeNetworks(ctx, dir, c, state); err != nil {
+		return nil, err
+	}
+	files, err := hashTensors(dir)
+	if err != nil {
+		return nil, err
+	}
+	c.Record.noteFiles(files)
+	return files, nil
 }
 
 // writeNetworks writes the policy and the critic with their optimizers, whose counts go into state.
@@ -173,18 +207,23 @@ func (s *Store) replaceFolder(tmp, final string) error {
 	return os.RemoveAll(old)
 }
 
-// pruneOld removes checkpoints beyond the newest Keep, except those that Every keeps.
+// pruneOld removes checkpoints beyond the newest Keep, except the newest Keep full ones and those that Every keeps.
 func (s *Store) pruneOld() error {
 	steps, err := Steps(s.cfg.Dir)
 	if err != nil {
 		return err
 	}
+	fulls := 0
 	for i, step := range steps {
+		full := isFull(s.cfg.Dir, step)
+		if full {
+			fulls++
+		}
 		if i < s.cfg.Keep {
 			continue
 		}
 		delete(s.marks, step)
-		if s.cfg.Every > 0 && step%int64(s.cfg.Every) == 0 {
+		if full && (fulls <= s.cfg.Keep || s.cfg.Every > 0 && step%int64(s.cfg.Every) == 0) {
 			continue
 		}
 		if err := os.RemoveAll(s.Path(step)); err != nil {

@@ -28,6 +28,12 @@ type Checkpoint struct {
 	// Files are the files of the policy's model folder, which Save puts unchanged beside the policy's weights; nil for a policy without a
 	// folder.
 	Files *hf.Files
+	// Full is the full checkpoint from which the tensors of a light checkpoint are learnt again, and Since the records of the steps after
+	// it, the checkpoint's own last. Load fills them for a light checkpoint; they are nil for a full one.
+	Full  *Checkpoint
+	Since []*Record
+	// PassedOver lists the damage of newer full checkpoints than Full.
+	PassedOver []*Damage
 	// Pending are the carried messages of the ledger: they are delivered first, and not by the stream.
 	Pending []schemas.Delivery
 	// Batch has the trajectories that the step trained on, to be kept beside the checkpoint. Read does not fill it.
@@ -40,6 +46,9 @@ type State struct {
 	Run    string `json:"run"`
 	// Step counts the steps done; the policy version equals it: version 0 is the starting weights.
 	Step int64 `json:"step"`
+	// Light is set for a checkpoint without tensors: they are a function of an earlier full checkpoint and of the batches since. Its counts
+	// of optimizer steps are 0.
+	Light bool `json:"light,omitempty"`
 	// OptimizerSteps is the optimizer's own count.
 	OptimizerSteps int64 `json:"optimizer_steps"`
 	// CriticOptimizerSteps is the count of the critic's own optimizer, if any.

@@ -28,14 +28,22 @@ type Network interface {
 type Config struct {
 	// Dir is the store's folder.
 	Dir string `koanf:"dir" default:"checkpoints"`
-	// Keep is how many of the newest checkpoints stay; a run can go back to any of them.
+	// Keep is how many of the newest checkpoints stay, and how many of the newest full ones; a run can go back to any of the newest.
 	Keep int `koanf:"keep" default:"2" above:"0"`
-	// Every keeps each checkpoint whose step is a multiple of it for good, for people; 0 keeps none for good.
+	// FullEvery is how many steps lie between full checkpoints, which hold weights and optimizer; the checkpoints between are light, and a
+	// start learns their steps again from the batches. 1 makes every checkpoint full, 0 as many as FullShare allows. The first and the last
+	// checkpoint of a run are full, and all are where the engine does not repeat to the bit.
+	FullEvery int64 `koanf:"full_every" min:"0"`
+	// FullShare is the share of the run's time that full checkpoints may take where FullEvery is 0. A start learns again at most the steps
+	// of the time that one of them takes, divided by the share. 0 writes none by time.
+	FullShare float64 `koanf:"full_share" default:"0.02" min:"0" max:"1"`
+	// Every keeps each checkpoint whose step is a multiple of it for good, for people, and makes it full; 0 keeps none for good.
 	Every int `koanf:"every" min:"0"`
 	// Messages is how many messages may end without being trained on before the last checkpoint is written anew, so that the stream can be
 	// purged of them.
 	Messages int `koanf:"messages" default:"1024" above:"0"`
-	// Batches is how many of the newest batches are kept whole, for audits: -1 is as many as BatchBytes has room for, 0 none.
+	// Batches is how many of the newest batches are kept whole, for audits: -1 is as many as BatchBytes has room for, 0 none. Batches that a
+	// start would learn again stay beyond both bounds.
 	Batches int `koanf:"batches" default:"-1" min:"-1"`
 	// BatchBytes bounds the size of the kept batches on the disk, in bytes: the oldest are removed first, and the newest always stays. 0 is
 	// no bound.

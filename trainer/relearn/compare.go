@@ -41,7 +41,7 @@ func Compare(r *checkpoint.Record, now checkpoint.Result) *Outcome {
 		return o
 	}
 	for _, name := range unionOfKeys(r.Result.Files, now.Files) {
-		if r.Result.Files[name] != now.Files[name] {
+		if len(r.Result.Files) > 0 && r.Result.Files[name] != now.Files[name] {
 			o.Files = append(o.Files, name)
 		}
 	}

@@ -45,7 +45,7 @@ func (e *LackError) Error() string {
 	for i, r := range e.Can {
 		can[i] = r.String()
 	}
-	also := "no step can be replayed from what is kept: raise trainer.checkpoint.keep, or set trainer.checkpoint.every, in the next run"
+	also := "no step can be replayed from what is kept: set trainer.checkpoint.every in the next run"
 	if len(can) > 0 {
 		also = "the steps that can be replayed from what is kept are " + strings.Join(can, ", ")
 	}
@@ -58,7 +58,7 @@ func (e *LackError) Unwrap() error { return e.Err }
 // Replayable lists the steps of a store that can be learnt again: those after a checkpoint up to the first whose batch is not kept. Nothing
 // is verified.
 func Replayable(dir string) ([]Range, error) {
-	checkpoints, err := checkpoint.Steps(dir)
+	checkpoints, err := checkpoint.FullSteps(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +119,7 @@ func newLack(dir string, step int64, err error) error {
 
 // findCheckpoint finds the newest whole checkpoint before a step.
 func (p *Plan) findCheckpoint(dir string, step int64) error {
-	steps, err := checkpoint.Steps(dir)
+	steps, err := checkpoint.FullSteps(dir)
 	if err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ func (p *Plan) findCheckpoint(dir string, step int64) error {
 	if len(p.Damage) > 0 {
 		return p.Damage[0]
 	}
-	return fmt.Errorf("%s has no checkpoint before it", dir)
+	return fmt.Errorf("%s has no full checkpoint before it", dir)
 }
 
 // Settings are the settings that the plan's step number i was trained with, by key; none where the checkpoint has none. Changes by

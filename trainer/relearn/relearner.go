@@ -40,6 +40,14 @@ func Open(ctx context.Context, dir string, cfg learner.Config, deps learner.Deps
 	return r, l.OpenReference(func(reference gpu.Engine) error { return checkpoint.LoadReference(ctx, dir, reference) })
 }
 
+// Continue is a Relearner of a learner that has the state of a step. The caller closes the learner, and does not call Close.
+func Continue(l *learner.Learner, cfg learner.Config, engine gpu.Engine, step int64) *Relearner {
+	return &Relearner{cfg: cfg, engine: engine, learner: l, step: step}
+}
+
+// State is the learner's present state without the networks.
+func (r *Relearner) State() (*learner.State, error) { return r.learner.Snapshot() }
+
 // StateOf is the learner's part of a checkpoint.
 func StateOf(c *checkpoint.Checkpoint) *learner.State {
 	s := &learner.State{

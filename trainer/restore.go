@@ -1,0 +1,116 @@
+package trainer
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/trainer/checkpoint"
+	"github.com/weir-rl/weir/trainer/learner"
+	"github.com/weir-rl/weir/trainer/relearn"
+)
+
+// restoreLearner gives the learner the state of a checkpoint. The tensors of a light checkpoint are learnt again, from a full checkpoint and
+// the batches since, under the settings that the run had then.
+//
+// Invariant: a start from a light checkpoint goes on with the weights, the optimizer and the random state that the run had.
+func (t *trainer) restoreLearner(ctx context.Context, c *checkpoint.Checkpoint) error {
+	from, changed := c, false
+	if c.State.Light {
+		from, changed = c.Full, t.deps.LearnerOf != nil && settingsHash(c.State.Settings) != settingsHash(t.deps.Settings)
+		t.deps.Log.Info("learning steps again from their batches", "from_step", from.State.Step, "to_step", c.State.Step)
+	}
+	if changed {
+		saved, err := t.relearnApart(ctx, c)
+		if err != nil {
+			return err
+		}
+		from = saved
+		defer func() { _ = os.RemoveAll(saved.Dir) }() // the next start removes it at the latest
+	}
+	if err := t.learner.Restore(ctx, relearn.StateOf(from)); err != nil {
+		return fmt.Errorf("checkpoint of step %d: %w", from.State.Step, err)
+	}
+	if t.learner.NeedsReference() {
+		err := t.learner.OpenReference(func(reference gpu.Engine) error {
+			return t.store.Reference(ctx, from.State.Step, t.deps.Engine, t.deps.Tokenizer, reference)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if !c.State.Light || changed {
+		return nil
+	}
+	return t.relearnSteps(ctx, relearn.Continue(t.learner, t.cfg.Config, t.deps.Engine, from.State.Step), c)
+}
+
+// relearnApart learns the steps of a light checkpoint again under the settings that they were trained with, and returns the outcome as a
+// checkpoint in a folder of its own.
+func (t *trainer) relearnApart(ctx context.Context, c *checkpoint.Checkpoint) (saved *checkpoint.Checkpoint, err error) {
+	cfg, err := t.deps.LearnerOf(c.State.Settings)
+	if err != nil {
+		return nil, fmt.Errorf("the settings that the steps %d to %d were trained with: %w", c.Full.State.Step+1, c.State.Step, err)
+	}
+	r, err := relearn.Open(ctx, t.store.Dir(), cfg, t.deps.learnerDeps(t.store.Scratch("relearner"), false), c.Full)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	if err := t.relearnSteps(ctx, r, c); err != nil {
+		return nil, err
+	}
+	return r.Save(ctx, t.store.Scratch("relearnt"))
+}
+
+// relearnSteps learns the steps since the full checkpoint again, and compares each with its record, and the end with the checkpoint. Another
+// outcome is a warning here: a version that is published already is never replaced, and publishing it refuses other weights.
+func (t *trainer) relearnSteps(ctx context.Context, r *relearn.Relearner, c *checkpoint.Checkpoint) error {
+	began := t.deps.Now()
+	for _, record := range c.Since {
+		numbers, err := r.Learn(ctx, t.store.Dir(), record)
+		if err != nil {
+			return fmt.Errorf("learn a step again: %w", err)
+		}
+		if d := relearn.Compare(record, checkpoint.Result{Numbers: numbers}).Largest(); d.Key != "" {
+			t.deps.Log.Warn("a step that was learnt again came out otherwise", "step", record.Step, "number", d.Key, "was", d.Was, "now", d.Now)
+		}
+		t.deps.After("relearn")
+	}
+	now, err := r.State()
+	if err != nil {
+		return err
+	}
+	if differs := differingState(relearn.StateOf(c), now); len(differs) > 0 {
+		t.deps.Log.Warn("the state that was learnt again is another", "step", c.State.Step, "differs", strings.Join(differs, ", "))
+	}
+	t.deps.Log.Info("learnt steps again", "steps", len(c.Since), "step", c.State.Step, "took", t.deps.Now().Sub(began))
+	return nil
+}
+
+// differingState names the parts of two states that differ, but for the networks.
+func differingState(was, now *learner.State) (names []string) {
+	if !bytes.Equal(was.Random, now.Random) {
+		names = append(names, "random state")
+	}
+	if was.KLCoef != nil && *was.KLCoef != *now.KLCoef {
+		names = append(names, "coefficient of the KL term")
+	}
+	estimator := func(s *learner.State) []byte {
+		var b bytes.Buffer
+		if s.Estimator != nil {
+			_ = json.Compact(&b, s.Estimator.State) // it was decoded or encoded just now
+		}
+		return b.Bytes()
+	}
+	if !slices.Equal(estimator(was), estimator(now)) {
+		names = append(names, "state of the estimator")
+	}
+	return names
+}
