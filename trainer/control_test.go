@@ -142,11 +142,16 @@ func TestACheckpointOfAnotherRunIsRefused(t *testing.T) {
 
 func TestGoneBackToAnOlderCheckpointItTrainsOnTheSameBatches(t *testing.T) {
 	t.Parallel()
-	for _, eta := range []int{0, 1, 3} {
-		t.Run(fmt.Sprint("eta ", eta), func(t *testing.T) {
+	// A light checkpoint has no weights to be damaged, but its state.
+	for eta, full := range map[int]bool{0: false, 1: true, 3: false, 4: true} {
+		t.Run(fmt.Sprint("eta ", eta, ", full ", full), func(t *testing.T) {
 			t.Parallel()
+			file := "state.json"
 			prepare := func() (Config, *world) {
 				cfg := testConfig(t.TempDir())
+				if full {
+					file, cfg.Checkpoint.FullEvery = "model.safetensors", 1
+				}
 				cfg.Eta, cfg.Depth, cfg.Steps = eta, eta, 7
 				w := newWorld(vocab)
 				w.noise, w.lag = true, int64(eta)
@@ -170,7 +175,7 @@ func TestGoneBackToAnOlderCheckpointItTrainsOnTheSameBatches(t *testing.T) {
 				return Run(t.Context(), cfg, Deps{Engine: enginetest.NewBigram(vocab), Stream: w, Prompts: prompts{vocab}})
 			}
 			require.ErrorIs(t, run(), errCrash)
-			require.NoError(t, os.Truncate(filepath.Join(checkpoint.StepDir(cfg.Checkpoint.Dir, 4), "model.safetensors"), 7))
+			require.NoError(t, os.Truncate(filepath.Join(checkpoint.StepDir(cfg.Checkpoint.Dir, 4), file), 7))
 			require.Equal(t, want, train(t, cfg, w))
 			audit(t, cfg, w)
 		})

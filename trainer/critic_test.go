@@ -28,6 +28,7 @@ func TestInvariantAWarmUpTrainsTheCriticAlone(t *testing.T) {
 				t.Parallel()
 				make := small(t, 3)
 				cfg := testConfig(t.TempDir())
+				cfg.Checkpoint.FullEvery = 1
 				critical(&cfg, network)
 				cfg.Advantage.Name, cfg.BatchGroups, cfg.Eta, cfg.Depth = name, 32, 1, -1
 				cfg.Critic.WarmupSteps, cfg.Critic.Optimizer.LearningRate = 12, 0.05

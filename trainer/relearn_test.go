@@ -144,7 +144,7 @@ func damageFile(t *testing.T, path string) {
 func TestAStepThatLacksItsCheckpointOrItsBatchIsNamed(t *testing.T) {
 	t.Parallel()
 	r := &nativeRun{cfg: testConfig(t.TempDir()), w: newWorld(8)}
-	r.cfg.Steps, r.cfg.Checkpoint.Every, r.cfg.Optimizer.LearningRate = 8, 3, 0.02
+	r.cfg.Steps, r.cfg.Checkpoint.Every, r.cfg.Checkpoint.FullEvery, r.cfg.Optimizer.LearningRate = 8, 3, 1, 0.02
 	r.train(t, nil)
 	dir := r.cfg.Checkpoint.Dir // it has the checkpoints 0, 3, 6, 7 and 8
 	can, err := relearn.Replayable(dir)
@@ -184,7 +184,7 @@ func TestAStepThatLacksItsCheckpointOrItsBatchIsNamed(t *testing.T) {
 
 	require.NoError(t, os.RemoveAll(checkpoint.StepDir(dir, 0)))
 	_, err = from(2, 2)
-	require.ErrorContains(t, err, "step 2 cannot be replayed: "+dir+" has no checkpoint before it")
+	require.ErrorContains(t, err, "step 2 cannot be replayed: "+dir+" has no full checkpoint before it")
 	require.ErrorContains(t, err, "are 4, 7 to 8")
 	_, err = from(9, 9)
 	require.ErrorContains(t, err, "step 9 cannot be replayed: steps.jsonl has no line of step 9")

@@ -126,6 +126,7 @@ func TestTheVersionIsMeasuredFromTheStart(t *testing.T) {
 func TestAFaultOfASaveNamesItsStep(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig(t.TempDir())
+	cfg.Checkpoint.FullEvery = 1
 	w := newWorld(vocab)
 	saves := 0
 	err := Run(t.Context(), cfg, Deps{Stream: w, Prompts: prompts{vocab}, Engine: dying{enginetest.NewBigram(vocab), func(point string) error {

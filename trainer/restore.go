@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -21,18 +22,20 @@ import (
 //
 // Invariant: a start from a light checkpoint goes on with the weights, the optimizer and the random state that the run had.
 func (t *trainer) restoreLearner(ctx context.Context, c *checkpoint.Checkpoint) error {
-	from, changed := c, false
+	from, cfg, err := c, &t.cfg.Config, error(nil)
 	if c.State.Light {
-		from, changed = c.Full, t.deps.LearnerOf != nil && settingsHash(c.State.Settings) != settingsHash(t.deps.Settings)
+		from = c.Full
 		t.deps.Log.Info("learning steps again from their batches", "from_step", from.State.Step, "to_step", c.State.Step)
-	}
-	if changed {
-		saved, err := t.relearnApart(ctx, c)
-		if err != nil {
+		if cfg, err = t.learnerBefore(c); err != nil {
 			return err
 		}
-		from = saved
-		defer func() { _ = os.RemoveAll(saved.Dir) }() // the next start removes it at the latest
+	}
+	apart := cfg != &t.cfg.Config
+	if apart {
+		if from, err = t.relearnApart(ctx, c, *cfg); err != nil {
+			return err
+		}
+		defer func() { _ = os.RemoveAll(from.Dir) }() // the next start removes it at the latest
 	}
 	if err := t.learner.Restore(ctx, relearn.StateOf(from)); err != nil {
 		return fmt.Errorf("checkpoint of step %d: %w", from.State.Step, err)
@@ -45,19 +48,31 @@ func (t *trainer) restoreLearner(ctx context.Context, c *checkpoint.Checkpoint) 
 			return err
 		}
 	}
-	if !c.State.Light || changed {
+	if !c.State.Light || apart {
 		return nil
 	}
 	return t.relearnSteps(ctx, relearn.Continue(t.learner, t.cfg.Config, t.deps.Engine, from.State.Step), c)
 }
 
-// relearnApart learns the steps of a light checkpoint again under the settings that they were trained with, and returns the outcome as a
-// checkpoint in a folder of its own.
-func (t *trainer) relearnApart(ctx context.Context, c *checkpoint.Checkpoint) (saved *checkpoint.Checkpoint, err error) {
-	cfg, err := t.deps.LearnerOf(c.State.Settings)
+// learnerBefore is the configuration that the steps of a light checkpoint were learnt under: the trainer's own, unless the settings have
+// changed since.
+func (t *trainer) learnerBefore(c *checkpoint.Checkpoint) (*learner.Config, error) {
+	if t.deps.LearnerOf == nil || settingsHash(c.State.Settings) == settingsHash(t.deps.Settings) {
+		return &t.cfg.Config, nil
+	}
+	before, err := t.deps.LearnerOf(c.State.Settings)
 	if err != nil {
 		return nil, fmt.Errorf("the settings that the steps %d to %d were trained with: %w", c.Full.State.Step+1, c.State.Step, err)
 	}
+	if reflect.DeepEqual(before, t.cfg.Config) {
+		return &t.cfg.Config, nil
+	}
+	return &before, nil
+}
+
+// relearnApart learns the steps of a light checkpoint again under the configuration that they were learnt under, and returns the outcome as
+// a checkpoint in a folder of its own.
+func (t *trainer) relearnApart(ctx context.Context, c *checkpoint.Checkpoint, cfg learner.Config) (saved *checkpoint.Checkpoint, err error) {
 	r, err := relearn.Open(ctx, t.store.Dir(), cfg, t.deps.learnerDeps(t.store.Scratch("relearner"), false), c.Full)
 	if err != nil {
 		return nil, err

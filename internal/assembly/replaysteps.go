@@ -132,6 +132,15 @@ func (r *stepReplayer) configOf(settings map[string]string, whatIf bool) (*confi
 	return cfg, nil
 }
 
+// learnerOf is the learner's configuration under the settings of earlier steps of the run.
+func (s *Run) learnerOf(settings map[string]string) (learner.Config, error) {
+	cfg, err := (&stepReplayer{run: s, written: writtenConfig(s.Config)}).configOf(settings, false)
+	if err != nil {
+		return learner.Config{}, err
+	}
+	return cfg.Trainer.Config, nil
+}
+
 // decidesLearning reports whether a step's learning may depend on a setting that can be read back from its text.
 func decidesLearning(c checkpoint.RecordChange) bool {
 	section, _, _ := strings.Cut(c.Key, ".")

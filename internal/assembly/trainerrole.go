@@ -24,6 +24,7 @@ import (
 	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/trainer"
 	"github.com/weir-rl/weir/trainer/checkpoint"
+	"github.com/weir-rl/weir/trainer/learner"
 )
 
 // Trainer is the trainer's role as a process of its own, with the page and the records of the run beside it. It ends when the training is
@@ -43,7 +44,7 @@ func (s *Run) Trainer(ctx context.Context, open func() (View, func())) error {
 
 // newTrainerRole makes the role of a run that is open.
 func (s *Run) newTrainerRole(run *streams.Run, c *Course, view View) *trainerRole {
-	return &trainerRole{process: s.newProcess(), run: run, course: c, view: view, origins: s.Origins, staged: s.Parts.AfterStage}
+	return &trainerRole{process: s.newProcess(), run: run, course: c, view: view, origins: s.Origins, staged: s.Parts.AfterStage, before: s.learnerOf}
 }
 
 // trainPolicy trains until the training is done or ctx ends, with the scores on held-out questions beside it.
@@ -81,8 +82,9 @@ type trainerRole struct {
 	run     *streams.Run
 	course  *Course
 	view    View
-	origins map[string]string  // of the settings; nil where they are not known
-	staged  func(stage string) // is called after each part of a step; nil for nobody
+	origins map[string]string                                        // of the settings; nil where they are not known
+	staged  func(stage string)                                       // is called after each part of a step; nil for nobody
+	before  func(settings map[string]string) (learner.Config, error) // of steps that were trained under other settings
 
 	file   string // of metrics
 	book   *recordBook
@@ -137,7 +139,7 @@ func (t *trainerRole) openAll(ctx context.Context) (deps trainer.Deps, err error
 		Engine: passCounter{t.engine, &t.passes}, Stream: stream, Prompts: prompts, Opening: t.course.openingTokens,
 		Demonstrations: t.course.demonstrations, Tokenizer: t.course.Tokenizer.JSON(), Files: t.files, Log: t.log,
 		NewEngine: func(model gpu.Config) (gpu.Engine, error) { return emptyEngine(t.cfg.WholeBackend, model) },
-		Metrics:   collectors, Settings: trainingSettings(t.cfg), Ended: tracedEndings(t.tracer), After: t.afterStage,
+		Metrics:   collectors, Settings: trainingSettings(t.cfg), LearnerOf: t.before, Ended: tracedEndings(t.tracer), After: t.afterStage,
 		Reported: func() int64 { return t.newestReported(t.file) },
 	}, nil
 }

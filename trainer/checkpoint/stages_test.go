@@ -36,6 +36,7 @@ func TestACopyTakenAtEachStageOfASaveIsGoneOnFrom(t *testing.T) {
 		stages   []string
 	}{
 		{"save", func(s *Store) error { return s.Save(t.Context(), carrying(3, 44)) }, 33, 44, []string{"model", "critic", "state", "seal", "rename", "record", "prune"}},
+		{"a light save", func(s *Store) error { return s.Save(t.Context(), light(carrying(3, 44))) }, 33, 44, []string{"state", "seal", "rename", "record", "prune"}},
 		{"renew", func(s *Store) error { return s.Renew(t.Context(), carrying(2, 44)) }, 33, 44, []string{"state", "seal", "rename"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -1,0 +1,152 @@
+package trainer
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/trainer/checkpoint"
+	"github.com/weir-rl/weir/trainer/learner"
+)
+
+// trainUntil trains until a step is done, and stops as a killed process does: without a last checkpoint.
+func (r *nativeRun) trainUntil(t *testing.T, step int64, settings map[string]string, before func(map[string]string) (learner.Config, error)) {
+	t.Helper()
+	ctx, stop := context.WithCancelCause(t.Context())
+	defer stop(nil)
+	enough := errors.New("enough steps")
+	err := Run(ctx, r.cfg, Deps{
+		Engine: r.newEngine(t, 3), Stream: r.w, Prompts: prompts{8}, NewEngine: newWhole, Settings: settings, LearnerOf: before,
+		Observer: func(e schemas.Event) {
+			if e.Type == schemas.EventStepDone && e.Step == step && step < r.cfg.Steps {
+				stop(enough)
+			}
+		},
+	})
+	if step < r.cfg.Steps {
+		require.ErrorIs(t, err, enough)
+	} else {
+		require.NoError(t, err)
+	}
+}
+
+// Invariant: a start from a light checkpoint goes on with the weights, the optimizer and the random state that the run had.
+func TestInvariantAStartFromALightCheckpointGoesOnTheSame(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*nativeRun){
+		"grpo, a reference":        func(r *nativeRun) { r.cfg.Loss.KL.Coef = 0.1 },
+		"ppo, a value head":        func(r *nativeRun) { critical(&r.cfg, learner.CriticHead) },
+		"ppo, a critic of its own": func(r *nativeRun) { critical(&r.cfg, learner.CriticOwn); r.cfg.Eta, r.cfg.Depth, r.w.lag = 2, -1, 2 },
+		"rae":                      func(r *nativeRun) { r.cfg.Advantage.Name = "rae" },
+		"a part that adapts": func(r *nativeRun) {
+			r.cfg.Loss.KL.Coef, r.cfg.Loss.KL.In, r.cfg.Loss.KL.Target, r.cfg.Loss.KL.Horizon = 0.1, "reward", 1e-4, 1000
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			files := map[bool]map[string]string{}
+			for _, stopped := range []bool{false, true} {
+				r := &nativeRun{cfg: testConfig(t.TempDir()), w: newWorld(8)}
+				r.cfg.Steps, r.cfg.Optimizer.LearningRate, r.cfg.Optimizer.Schedule = 7, 0.02, "cosine"
+				change(r)
+				if stopped {
+					r.trainUntil(t, 3, nil, nil)
+					fulls, err := checkpoint.FullSteps(r.cfg.Checkpoint.Dir)
+					require.NoError(t, err)
+					require.Equal(t, []int64{0}, fulls, "weights and optimizer are three steps behind")
+					r.trainUntil(t, 5, nil, nil)
+					fulls, err = checkpoint.FullSteps(r.cfg.Checkpoint.Dir)
+					require.NoError(t, err)
+					require.Equal(t, []int64{3, 0}, fulls, "the start has made the newest a full one")
+				} else {
+					r.cfg.Checkpoint.FullEvery = 1
+				}
+				r.trainUntil(t, 7, nil, nil)
+				records := audit(t, r.cfg, r.w)
+				files[stopped] = records[7].Result.Files
+				require.NotEmpty(t, files[stopped])
+			}
+			require.Equal(t, files[false], files[true])
+		})
+	}
+}
+
+// Steps that were trained under other settings are learnt again under those.
+func TestStepsAreLearntAgainUnderTheirOwnSettings(t *testing.T) {
+	t.Parallel()
+	files := map[bool]map[string]string{}
+	for _, light := range []bool{false, true} {
+		r := &nativeRun{cfg: testConfig(t.TempDir()), w: newWorld(8)}
+		r.cfg.Steps, r.cfg.Optimizer.LearningRate = 6, 0.02
+		if !light {
+			r.cfg.Checkpoint.FullEvery = 1
+		}
+		old := r.cfg.Config
+		settings := map[string]string{"trainer.optimizer.learning_rate": "0.02"}
+		r.trainUntil(t, 3, settings, nil)
+		r.cfg.Optimizer.LearningRate = 0.05
+		asked := 0
+		r.trainUntil(t, 6, map[string]string{"trainer.optimizer.learning_rate": "0.05"}, func(s map[string]string) (learner.Config, error) {
+			require.True(t, maps.Equal(settings, s))
+			asked++
+			return old, nil
+		})
+		require.Equal(t, light, asked > 0)
+		files[light] = audit(t, r.cfg, r.w)[6].Result.Files
+	}
+	require.Equal(t, files[false], files[true])
+}
+
+// A light checkpoint whose batch is gone is named and passed over, and nothing is trained on twice.
+func TestALightCheckpointWithoutItsBatchIsPassedOver(t *testing.T) {
+	t.Parallel()
+	r := &nativeRun{cfg: testConfig(t.TempDir()), w: newWorld(8)}
+	r.cfg.Steps, r.cfg.Optimizer.LearningRate = 6, 0.02
+	r.trainUntil(t, 4, nil, nil)
+	require.NoError(t, os.Remove(filepath.Join(r.cfg.Checkpoint.Dir, "batches", "step_000004.zst")))
+	// Version 4 is published, and step 4 comes out the same: from the checkpoint of step 3 the stream has what it needs.
+	r.trainUntil(t, 6, nil, nil)
+	audit(t, r.cfg, r.w)
+}
+
+func TestTheScheduleOfFullCheckpoints(t *testing.T) {
+	t.Parallel()
+	at := func(f *fullSchedule, cost, pause time.Duration) (full []int64) {
+		now := time.Unix(0, 0)
+		for step := range f.steps + 1 {
+			c := &checkpoint.Checkpoint{State: checkpoint.State{Step: step, Light: !f.isFullDue(step, now)}}
+			if !c.State.Light {
+				full = append(full, step)
+				now = now.Add(cost)
+			}
+			f.noteSaved(c, now, cost)
+			now = now.Add(pause)
+		}
+		return full
+	}
+	for name, c := range map[string]struct {
+		cfg     checkpoint.Config
+		repeats bool
+		cost    time.Duration
+		want    []int64
+	}{
+		"each":              {checkpoint.Config{FullEvery: 1}, true, time.Second, []int64{0, 1, 2, 3, 4, 5, 6, 7, 8}},
+		"every third":       {checkpoint.Config{FullEvery: 3}, true, time.Second, []int64{0, 3, 6, 8}},
+		"none by time":      {checkpoint.Config{}, true, time.Second, []int64{0, 8}},
+		"by time":           {checkpoint.Config{FullShare: 0.5}, true, 2 * time.Second, []int64{0, 4, 8}},
+		"cheap":             {checkpoint.Config{FullShare: 0.5}, true, time.Second / 2, []int64{0, 1, 2, 3, 4, 5, 6, 7, 8}},
+		"kept for good":     {checkpoint.Config{Every: 5}, true, time.Second, []int64{0, 5, 8}},
+		"does not repeat":   {checkpoint.Config{FullShare: 0.5}, false, time.Hour, []int64{0, 1, 2, 3, 4, 5, 6, 7, 8}},
+		"dear, half a time": {checkpoint.Config{FullShare: 0.5}, true, 3 * time.Second, []int64{0, 6, 8}},
+	} {
+		f := &fullSchedule{cfg: c.cfg, steps: 8, repeats: c.repeats}
+		require.Equal(t, c.want, at(f, c.cost, time.Second), name)
+	}
+}
