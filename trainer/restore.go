@@ -17,8 +17,8 @@ import (
 	"github.com/weir-rl/weir/trainer/relearn"
 )
 
-// restoreLearner gives the learner the state of a checkpoint. The tensors of a light checkpoint are learnt again, from a full checkpoint and
-// the batches since, under the settings that the run had then.
+// restoreLearner gives the learner the state of a checkpoint. The tensors of a light checkpoint are learnt again, from a full checkpoint
+// and the batches since, under the settings that the run had then.
 //
 // Invariant: a start from a light checkpoint goes on with the weights, the optimizer and the random state that the run had.
 func (t *trainer) restoreLearner(ctx context.Context, c *checkpoint.Checkpoint) error {
@@ -72,7 +72,9 @@ func (t *trainer) learnerBefore(c *checkpoint.Checkpoint) (*learner.Config, erro
 
 // relearnApart learns the steps of a light checkpoint again under the configuration that they were learnt under, and returns the outcome as
 // a checkpoint in a folder of its own.
-func (t *trainer) relearnApart(ctx context.Context, c *checkpoint.Checkpoint, cfg learner.Config) (saved *checkpoint.Checkpoint, err error) {
+func (t *trainer) relearnApart(
+	ctx context.Context, c *checkpoint.Checkpoint, cfg learner.Config,
+) (saved *checkpoint.Checkpoint, err error) {
 	r, err := relearn.Open(ctx, t.store.Dir(), cfg, t.deps.learnerDeps(t.store.Scratch("relearner"), false), c.Full)
 	if err != nil {
 		return nil, err
@@ -84,8 +86,8 @@ func (t *trainer) relearnApart(ctx context.Context, c *checkpoint.Checkpoint, cf
 	return r.Save(ctx, t.store.Scratch("relearnt"))
 }
 
-// relearnSteps learns the steps since the full checkpoint again, and compares each with its record, and the end with the checkpoint. Another
-// outcome is a warning here: a version that is published already is never replaced, and publishing it refuses other weights.
+// relearnSteps learns the steps since the full checkpoint again, and compares each with its record, and the end with the checkpoint.
+// Another outcome is a warning here: a version that is published already is never replaced, and publishing it refuses other weights.
 func (t *trainer) relearnSteps(ctx context.Context, r *relearn.Relearner, c *checkpoint.Checkpoint) error {
 	began := t.deps.Now()
 	for _, record := range c.Since {

@@ -44,7 +44,9 @@ func (s *Run) Trainer(ctx context.Context, open func() (View, func())) error {
 
 // newTrainerRole makes the role of a run that is open.
 func (s *Run) newTrainerRole(run *streams.Run, c *Course, view View) *trainerRole {
-	return &trainerRole{process: s.newProcess(), run: run, course: c, view: view, origins: s.Origins, staged: s.Parts.AfterStage, before: s.learnerOf}
+	return &trainerRole{
+		process: s.newProcess(), run: run, course: c, view: view, origins: s.Origins, staged: s.Parts.AfterStage, before: s.learnerOf,
+	}
 }
 
 // trainPolicy trains until the training is done or ctx ends, with the scores on held-out questions beside it.

@@ -151,8 +151,8 @@ func (s *Store) linesBetween(full, c *Checkpoint) ([]*Record, error) {
 		}
 	}
 	return nil, &Damage{
-		Dir: s.cfg.Dir, File: RecordFile, Want: fmt.Sprintf("the lines of the steps %d to %d as they were written", full.State.Step+1, c.State.Step-1),
-		Have: "other lines, or fewer",
+		Dir: s.cfg.Dir, File: RecordFile, Have: "other lines, or fewer",
+		Want: fmt.Sprintf("the lines of the steps %d to %d as they were written", full.State.Step+1, c.State.Step-1),
 	}
 }
 

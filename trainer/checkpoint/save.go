@@ -85,7 +85,8 @@ func (s *Store) rewriteLast(ctx context.Context, c *Checkpoint, tensors *savedTe
 	return s.writeRecord(after, &c.Record)
 }
 
-// writeCheckpoint writes a checkpoint whose line of the record comes after a tail. Its tensors are saved, or the engines' where they are nil.
+// writeCheckpoint writes a checkpoint whose line of the record comes after a tail. Its tensors are saved, or the engines' where that is
+// nil.
 func (s *Store) writeCheckpoint(ctx context.Context, c *Checkpoint, after Tail, saved *savedTensors) error {
 	step := c.State.Step
 	final := s.Path(step)

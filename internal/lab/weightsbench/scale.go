@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -225,7 +226,7 @@ func (s *scale) measureCheckpoint(ctx context.Context, engine gpu.Engine) (err e
 	if err != nil {
 		return err
 	}
-	return s.measureStage("restore: verify, check and read the checkpoint", func() (int64, error) {
+	err = s.measureStage("restore: verify, check and read the checkpoint", func() (int64, error) {
 		c, _, err := store.Load()
 		if err != nil {
 			return 0, err
@@ -235,6 +236,36 @@ func (s *scale) measureCheckpoint(ctx context.Context, engine gpu.Engine) (err e
 		}
 		return size, engine.LoadOptimizer(ctx, c.Dir, c.State.OptimizerSteps)
 	})
+	if err != nil {
+		return err
+	}
+	light := &checkpoint.Checkpoint{State: checkpoint.State{Step: 1, Light: true}, Record: checkpoint.Record{Step: 1}, Batch: longBatch()}
+	return s.measureStage("light checkpoint: state and a batch of 64 trajectories of 2,048 tokens, synced", func() (int64, error) {
+		err := store.Save(ctx, light)
+		if err != nil {
+			return 0, err
+		}
+		return light.Record.Batch.Size, nil
+	})
+}
+
+// longBatch is a batch of 64 trajectories of 2,048 tokens, half of them sampled, with numbers that do not compress well.
+func longBatch() (out []schemas.Delivery) {
+	draw := rand.New(rand.NewPCG(1, 2))
+	for i := range uint64(64) {
+		s := schemas.Segment{Temperature: 1}
+		for k := range 2048 {
+			action, logprob, version := uint8(k/64%2), float32(0), schemas.NoVersion
+			if action == 1 {
+				logprob, version = -draw.Float32(), 0
+			}
+			s.Tokens, s.ActionMask = append(s.Tokens, draw.Int32N(100_000)), append(s.ActionMask, action)
+			s.Logprobs, s.Versions = append(s.Logprobs, logprob), append(s.Versions, version)
+		}
+		t := &schemas.Trajectory{Run: "bench", ID: fmt.Sprint(i), Segments: []schemas.Segment{s}}
+		out = append(out, schemas.Delivery{Sequence: i + 1, Trajectory: t})
+	}
+	return out
 }
 
 // stepOnce trains on a few tokens: every weight that they use moves by about the learning rate.
