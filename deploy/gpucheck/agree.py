@@ -119,6 +119,7 @@ def deterministic(s):
 def gradcheck(s):
     """The head's own source, its types widened to float64, under PyTorch's gradcheck; and as it is, against autograd in float64."""
     source = (ROOT / "gpu" / "torch" / "worker" / "head.py").read_text(encoding="utf-8")
+    worker()  # the modules that the source imports
     wide = types.ModuleType("wide")
     exec(source.replace("torch.float32", "torch.float64").replace(".float()", ".double()"), wide.__dict__)
     out = {}
