@@ -14,6 +14,7 @@ import (
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/streams/weights"
+	"github.com/weir-rl/weir/trainer/checkpoint"
 )
 
 // publisher makes policy versions visible to the inference consumers: the engine writes each to a folder, whose files are
@@ -29,6 +30,9 @@ type publisher struct {
 	frozen *frozenWeights
 	// made is the newest exported version, published the version published last; either may be nil.
 	made, published *exportedVersion
+	// noted names the files of version notedAt, the version published last; nil where their hashes are not known.
+	noted   *checkpoint.Published
+	notedAt int64
 }
 
 // exportedVersion is a version's folder.
@@ -69,7 +73,7 @@ func (p *publisher) exportVersion(ctx context.Context, number int64) (*exportedV
 	if p.trainsAdapters() && p.cfg.Adapter {
 		err = p.exportAdapter(ctx, e)
 	} else {
-		e.shards, err = p.exportFiles(ctx, e.dir, gpu.ExportOptions{DType: gpu.DType(p.cfg.DType), ShardBytes: p.cfg.ShardBytes})
+		e.shards, err = p.exportFiles(ctx, e.dir, p.exportOptions())
 	}
 	if err != nil {
 		return nil, err
@@ -103,10 +107,34 @@ func (p *publisher) publishVersion(ctx context.Context, v version) error {
 	switch {
 	case err == nil:
 		e.keepHashes(published)
+		p.noteFiles(e, published)
 	case !errors.Is(err, streams.ErrFenced) || !p.isPublishedInOtherForm(ctx, v, e):
 		return err
 	}
 	return p.removeUnused(e)
+}
+
+// noteFiles notes the hashes of a version's own files.
+func (p *publisher) noteFiles(e *exportedVersion, m *schemas.Manifest) {
+	o := p.exportOptions()
+	p.notedAt, p.noted = e.version, &checkpoint.Published{
+		DType: string(o.DType), ShardBytes: o.ShardBytes, Adapter: o.Adapter, Files: map[string]string{},
+	}
+	for i, f := range e.shards {
+		if i >= len(m.Shards) || m.Shards[i].Hash == "" {
+			p.noted = nil
+			return
+		}
+		p.noted.Files[f.Name] = m.Shards[i].Hash
+	}
+}
+
+// exportOptions are the options that versions are exported with.
+func (p *publisher) exportOptions() gpu.ExportOptions {
+	if p.trainsAdapters() && p.cfg.Adapter {
+		return gpu.ExportOptions{DType: gpu.Float32, Adapter: true} // in float32: readers merge before they round, as a merged export does
+	}
+	return gpu.ExportOptions{DType: gpu.DType(p.cfg.DType), ShardBytes: p.cfg.ShardBytes}
 }
 
 // removeUnused removes the folders that nothing reads again: with deltas, the next version asks for this version's files.

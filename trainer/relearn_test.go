@@ -60,12 +60,15 @@ func (r *nativeRun) again(t *testing.T, p *relearn.Plan) (out []*relearn.Outcome
 	l, err := relearn.Open(t.Context(), r.cfg.Checkpoint.Dir, r.cfg.Config, deps, p.From)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, l.Close()) }()
-	for _, record := range p.Records {
+	for i, record := range p.Records {
 		numbers, err := l.Learn(t.Context(), r.cfg.Checkpoint.Dir, record)
 		require.NoError(t, err)
 		c, err := l.Save(t.Context(), t.TempDir()+"/saved")
 		require.NoError(t, err)
-		out = append(out, relearn.Compare(record, checkpoint.Result{Files: c.Record.Result.Files, Numbers: numbers}))
+		now := checkpoint.Result{Files: c.Record.Result.Files, Numbers: numbers}
+		o, err := l.CompareStep(t.Context(), record, now, p.Published(i), t.TempDir()+"/published")
+		require.NoError(t, err)
+		out = append(out, o)
 	}
 	return out
 }
@@ -128,6 +131,38 @@ func TestInvariantEveryStepIsLearntAgainToTheBit(t *testing.T) {
 			o := r.again(t, p)[0]
 			require.False(t, o.Equal())
 			require.NotEmpty(t, o.Files, fmt.Sprint(o.Numbers))
+		})
+	}
+}
+
+// A step whose checkpoint was light is compared with the version that was published of it.
+func TestALightStepIsComparedWithItsPublishedVersion(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*nativeRun){
+		"merged": func(*nativeRun) {},
+		"bfloat16, a value head": func(r *nativeRun) {
+			critical(&r.cfg, learner.CriticHead)
+			r.cfg.Critic.WarmupSteps, r.cfg.Publish.DType = 0, "bfloat16"
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := &nativeRun{cfg: testConfig(t.TempDir()), w: newWorld(8)}
+			r.cfg.Steps, r.cfg.Optimizer.LearningRate = 5, 0.02
+			change(r)
+			r.train(t, nil)
+			p, err := relearn.Find(r.cfg.Checkpoint.Dir, 1, 4)
+			require.NoError(t, err)
+			require.Zero(t, p.From.State.Step)
+			for _, o := range r.again(t, p) {
+				require.True(t, o.ComparesWeights())
+				require.True(t, o.Equal(), "step %d: files %v, numbers %v", o.Step, o.Files, o.Numbers)
+			}
+			// Weights that are not those of the published version are seen.
+			p.Records[1].Began.Files[gpu.WeightsFile] = "other"
+			o := r.again(t, p)[0]
+			require.Equal(t, []string{gpu.WeightsFile}, o.Files)
+			require.Empty(t, o.Numbers)
 		})
 	}
 }

@@ -119,7 +119,7 @@ func (t *trainer) rewriteCheckpoint(ctx context.Context, write func(context.Cont
 	c.Record = t.newRecord(&c.State)
 	c.Record.Continue(t.recorded)
 	c.Record.Groups, c.Record.Batch, c.Record.Changed = t.recorded.Groups, t.recorded.Batch, t.recorded.Changed
-	c.Record.Result = t.recorded.Result
+	c.Record.Result, c.Record.Began = t.recorded.Result, t.recorded.Began
 	c.Record.Rejected = append(slices.Clone(t.recorded.Rejected), c.Record.Rejected...)
 	c.Record.Dropped = append(slices.Clone(t.recorded.Dropped), c.Record.Dropped...)
 	if err := write(ctx, c); err != nil {
@@ -160,6 +160,9 @@ func (t *trainer) newRecord(s *checkpoint.State) checkpoint.Record {
 	r := checkpoint.Record{
 		Step: s.Step, Stream: s.Stream, Created: s.Created, Losses: s.Losses, Rejected: rejected, Dropped: dropped,
 		NextCursor: s.Issue.NextCursor, Again: s.Issue.Again, Settings: settingsHash(s.Settings),
+	}
+	if t.publisher.notedAt == s.Step-1 {
+		r.Began = t.publisher.noted
 	}
 	for _, g := range s.Issue.Open {
 		r.AddOpen(g.Group().ID(), g.Ticket.Prompt.Source)

@@ -87,7 +87,7 @@ func (r *stepReplayer) learnAll(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		if from, err = r.learnRange(ctx, cfg, from, r.plan.Records[i:i+n], whatIf); err != nil {
+		if from, err = r.learnRange(ctx, cfg, from, i, n, whatIf); err != nil {
 			return err
 		}
 		i += n
@@ -152,9 +152,10 @@ func decidesLearning(c checkpoint.RecordChange) bool {
 	return c.Key == "run.seed" || slices.Contains([]string{"trainer", "model", "native"}, section)
 }
 
-// learnRange learns steps from a checkpoint under one configuration, and returns the state after the last.
-func (r *stepReplayer) learnRange(ctx context.Context, cfg *config.Config, from *checkpoint.Checkpoint, records []*checkpoint.Record,
-	whatIf bool,
+// learnRange learns n steps of the plan, from number first on, from a checkpoint under one configuration, and returns the state after the
+// last.
+func (r *stepReplayer) learnRange(
+	ctx context.Context, cfg *config.Config, from *checkpoint.Checkpoint, first, n int, whatIf bool,
 ) (_ *checkpoint.Checkpoint, err error) {
 	engine, err := openSavedPolicy(ctx, cfg, from.Dir)
 	if err != nil {
@@ -170,7 +171,8 @@ func (r *stepReplayer) learnRange(ctx context.Context, cfg *config.Config, from 
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
-	for _, record := range records {
+	for i := first; i < first+n; i++ {
+		record := r.plan.Records[i]
 		numbers, err := l.Learn(ctx, r.store, record)
 		if err != nil {
 			return nil, err
@@ -182,7 +184,11 @@ func (r *stepReplayer) learnRange(ctx context.Context, cfg *config.Config, from 
 		if err := os.RemoveAll(filepath.Join(r.scratch, fmt.Sprintf("step_%06d", record.Step-1))); err != nil {
 			return nil, err
 		}
-		outcome := relearn.Compare(record, checkpoint.Result{Files: from.Record.Result.Files, Numbers: numbers})
+		now := checkpoint.Result{Files: from.Record.Result.Files, Numbers: numbers}
+		outcome, err := l.CompareStep(ctx, record, now, r.plan.Published(i), filepath.Join(dir, "published"))
+		if err != nil {
+			return nil, err
+		}
 		if err := r.Each(outcome, whatIf); err != nil {
 			return nil, err
 		}

@@ -225,6 +225,8 @@ func (c *replayCommand) printOutcome(o *relearn.Outcome, whatIf bool) error {
 	case whatIf:
 		fmt.Fprintln(c.out, ": under other keys")
 		printNumbers(c.out, o.Numbers)
+	case o.Equal() && !o.ComparesWeights():
+		fmt.Fprintln(c.out, ": its numbers are equal to the bit; the hash of its weights is not known")
 	case o.Equal():
 		fmt.Fprintln(c.out, ": equal to the bit")
 	default:

@@ -29,9 +29,10 @@ type ForkedStore struct {
 	Linked, Copied int
 }
 
-// Fork makes the store to, which must not exist, from which run goes on after a step of the store from: the step's checkpoint, the record
-// up to it, the kept batches and the reference policy. Files that are never written again are linked. The line of the step names the
-// parent. A trainer that uses from is an error that wraps [ErrLocked]. Nothing is hashed: a start of the fork verifies the checkpoint.
+// Fork makes the store to, which must not exist, from which run goes on after a step of the store from: the step's checkpoint, for a light
+// one also the full checkpoint that it rests on, the record up to it, the kept batches and the reference policy. Files that are never
+// written again are linked. The line of the step names the parent. A trainer that uses from is an error that wraps [ErrLocked]. Nothing is
+// hashed: a start of the fork verifies the checkpoint.
 func Fork(from, to, run string, step int64) (_ *ForkedStore, err error) {
 	unlock, err := lockFolder(filepath.Join(from, lockFile))
 	if err != nil {
@@ -63,6 +64,11 @@ func (f *forking) forkAll() error {
 	if err := f.linkFolder(filepath.Base(StepDir(f.from, f.step))); err != nil {
 		return err
 	}
+	if !isFull(f.from, f.step) {
+		if err := f.linkFull(); err != nil {
+			return err
+		}
+	}
 	if err := f.continueRecord(); err != nil {
 		return err
 	}
@@ -83,6 +89,20 @@ func (f *forking) forkAll() error {
 		}
 	}
 	return syncDir(f.to)
+}
+
+// linkFull links the full checkpoint that a light one of the step rests on.
+func (f *forking) linkFull() error {
+	fulls, err := FullSteps(f.from)
+	if err != nil {
+		return err
+	}
+	for _, full := range fulls {
+		if full < f.step {
+			return f.linkFolder(filepath.Base(StepDir(f.from, full)))
+		}
+	}
+	return fmt.Errorf("the checkpoint of step %d is a light one, and no full checkpoint before it is kept", f.step)
 }
 
 // linkFolder links the files of a folder of the store.

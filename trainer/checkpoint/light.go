@@ -49,7 +49,7 @@ func (s *Store) firstNeeded(c *Checkpoint) (int64, error) {
 
 // damageIn are the kinds of damage that an error names.
 func damageIn(err error) (found []*Damage) {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // each of the joined errors is looked at
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, e := range joined.Unwrap() {
 			found = append(found, damageIn(e)...)
 		}

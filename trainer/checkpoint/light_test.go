@@ -124,11 +124,11 @@ func TestDamageBelowALightCheckpointIsNamed(t *testing.T) {
 				return
 			}
 			require.NoError(t, err)
-			require.EqualValues(t, c.at, got.State.Step)
+			require.Equal(t, c.at, got.State.Step)
 			if c.from < 0 {
 				require.Nil(t, got.Full, "it is a full one")
 			} else {
-				require.EqualValues(t, c.from, got.Full.State.Step)
+				require.Equal(t, c.from, got.Full.State.Step)
 			}
 			found := map[string]bool{}
 			for _, d := range append(damage, got.PassedOver...) {
@@ -171,6 +171,32 @@ func TestALightCheckpointIsRenewedAndCompleted(t *testing.T) {
 	require.EqualValues(t, 8, got.State.OptimizerSteps)
 	require.False(t, got.State.Light)
 	equal(t, read(t, got.Dir, 8), sample(2).Policy.(*network))
+}
+
+// A fork of a light checkpoint has the full one below it, and a store with light ones is whole.
+func TestALightCheckpointIsForkedAndVerified(t *testing.T) {
+	t.Parallel()
+	cfg := Config{Dir: t.TempDir(), Keep: 2, Messages: 1}
+	s := saveBoth(t, cfg, true, false, true, false, false)
+	v, err := Verify(cfg.Dir, nil)
+	require.NoError(t, err)
+	require.Empty(t, v.Damage)
+	require.Equal(t, 4, v.Checkpoints)
+	require.NoError(t, s.Close())
+	to := filepath.Join(t.TempDir(), "fork")
+	_, err = Fork(cfg.Dir, to, "other", 4)
+	require.NoError(t, err)
+	require.NoError(t, os.RemoveAll(cfg.Dir))
+	s.cfg.Dir = to
+	again, err := Open(s.cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = again.Close() })
+	c, damage, err := again.Load()
+	require.NoError(t, err)
+	require.Empty(t, damage)
+	require.Equal(t, "other", c.State.Run)
+	require.EqualValues(t, 2, c.Full.State.Step)
+	require.Equal(t, []int64{3, 4}, stepsOf(c.Since))
 }
 
 // A light checkpoint that has files of a model, and a full one that has none, are damaged.

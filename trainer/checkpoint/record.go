@@ -25,6 +25,8 @@ type Record struct {
 	Changed  []RecordChange `json:"changed,omitempty"`
 	// Batch is set when the batch itself is kept: ReadBatch.
 	Batch *KeptBatch `json:"batch,omitempty"`
+	// Began is the version that the step began with, as it was published; nil where that is not known.
+	Began *Published `json:"began,omitempty"`
 	// Result is what the step made of its batch; nil in lines of a build that did not note it.
 	Result *Result `json:"result,omitempty"`
 	// Rejected are the trajectories that ended otherwise.
@@ -60,6 +62,16 @@ type Result struct {
 	Files map[string]string `json:"files,omitempty"`
 	// Numbers are the learner's metrics of the step, by key; those that are not finite are left out. Step 0 has none.
 	Numbers map[string]float64 `json:"numbers,omitempty"`
+}
+
+// Published names the files of a version as it was published: the weights of a step whose checkpoint is light are compared with them.
+type Published struct {
+	// DType and ShardBytes are the form in which the engine wrote them; Adapter is set where they are adapters.
+	DType      string `json:"dtype"`
+	ShardBytes int64  `json:"shard_bytes,omitempty"`
+	Adapter    bool   `json:"adapter,omitempty"`
+	// Files are the SHA-256 of the files, in hex, by name.
+	Files map[string]string `json:"files"`
 }
 
 // FiniteNumbers are the metrics that a Result has: JSON has no NaN or infinity.

@@ -25,6 +25,12 @@ func hashTensors(dir string) (files []fileEntry, err error) {
 	return files, describeFiles(dir, files)
 }
 
+// HashFile returns the SHA-256 of a file, in hex.
+func HashFile(path string) (string, error) {
+	f, err := describeFile(path, false)
+	return f.SHA256, err
+}
+
 // noteFiles notes the files of tensors that the step made.
 func (r *Record) noteFiles(files []fileEntry) {
 	out := Result{Files: map[string]string{}}

@@ -42,8 +42,8 @@ type Config struct {
 	// Messages is how many messages may end without being trained on before the last checkpoint is written anew, so that the stream can be
 	// purged of them.
 	Messages int `koanf:"messages" default:"1024" above:"0"`
-	// Batches is how many of the newest batches are kept whole, for audits: -1 is as many as BatchBytes has room for, 0 none. Batches that a
-	// start would learn again stay beyond both bounds.
+	// Batches is how many of the newest batches are kept whole, for audits: -1 is as many as BatchBytes has room for, 0 none. Batches that
+	// a start would learn again stay beyond both bounds.
 	Batches int `koanf:"batches" default:"-1" min:"-1"`
 	// BatchBytes bounds the size of the kept batches on the disk, in bytes: the oldest are removed first, and the newest always stays. 0 is
 	// no bound.

@@ -13,8 +13,8 @@ import (
 
 // Verification is what a reading of a store has found.
 type Verification struct {
-	// Records, Batches, Checkpoints and Files count what was read: lines of the record, kept batches, checkpoints, and the files in them and
-	// in the frozen reference policy. Gone counts the batches that were kept and have been removed since, to make room.
+	// Records, Batches, Checkpoints and Files count what was read: lines of the record, kept batches, checkpoints, and the files in them
+	// and in the frozen reference policy. Gone counts the batches that were kept and have been removed since, to make room.
 	Records, Batches, Gone, Checkpoints, Files int
 	// Bytes is the size of all that.
 	Bytes int64
@@ -107,9 +107,8 @@ func (v *verifier) readRecords(steps []int64, each func(*Record)) error {
 		}
 		switch {
 		case fault != nil:
-			v.addDamage(r.Step, &Damage{
-				v.dir, RecordFile, fmt.Sprintf("line %d, step %d, as it was written after the line before it", number, r.Step), fault.Error(),
-			})
+			want := fmt.Sprintf("line %d, step %d, as it was written after the line before it", number, r.Step)
+			v.addDamage(r.Step, &Damage{v.dir, RecordFile, want, fault.Error()})
 		case v.Records > 0 && r.Step != v.Last+1+damaged:
 			want := fmt.Sprintf("step %d at line %d", v.Last+1+damaged, number)
 			v.addDamage(r.Step, &Damage{v.dir, RecordFile, want, fmt.Sprintf("step %d", r.Step)})

@@ -71,7 +71,11 @@ func (w *bundleWriter) addAll(b Bundle, dir string, p *Plan, config []byte) erro
 	if err != nil {
 		return err
 	}
-	records, err := checkpoint.RawRecords(dir, p.From.State.Step, b.Until)
+	last := b.Until
+	if p.Next != nil { // it names the version that the last step made
+		last++
+	}
+	records, err := checkpoint.RawRecords(dir, p.From.State.Step, last)
 	if err != nil {
 		return err
 	}

@@ -69,6 +69,9 @@ func unionOfKeys[T any](a, b map[string]T) []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
+// ComparesWeights reports whether weights were compared, and not the numbers alone.
+func (o *Outcome) ComparesWeights() bool { return o.Was != nil && len(o.Was.Files) > 0 }
+
 // Equal reports whether the step came out equal to the bit.
 func (o *Outcome) Equal() bool { return o.Was != nil && len(o.Files) == 0 && len(o.Numbers) == 0 }
 

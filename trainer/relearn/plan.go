@@ -16,6 +16,8 @@ type Plan struct {
 	From *checkpoint.Checkpoint
 	// Records are the records of the steps after it, in order.
 	Records []*checkpoint.Record
+	// Next is the record of the step after the last; nil where there is none yet.
+	Next *checkpoint.Record
 	// Damage lists newer checkpoints that were passed over.
 	Damage []*checkpoint.Damage
 }
@@ -96,7 +98,10 @@ func Find(dir string, step, until int64) (*Plan, error) {
 		if r != nil && wanted {
 			p.Records = append(p.Records, r)
 		}
-		if r != nil && r.Step >= until {
+		if r != nil && r.Step > until {
+			if err == nil && r.Step == until+1 {
+				p.Next = r
+			}
 			break
 		}
 	}
@@ -139,6 +144,18 @@ func (p *Plan) findCheckpoint(dir string, step int64) error {
 		return p.Damage[0]
 	}
 	return fmt.Errorf("%s has no full checkpoint before it", dir)
+}
+
+// Published is the version that the plan's step number i made, as it was published; nil where that is not known.
+func (p *Plan) Published(i int) *checkpoint.Published {
+	next := p.Next
+	if i+1 < len(p.Records) {
+		next = p.Records[i+1]
+	}
+	if next == nil {
+		return nil
+	}
+	return next.Began
 }
 
 // Settings are the settings that the plan's step number i was trained with, by key; none where the checkpoint has none. Changes by

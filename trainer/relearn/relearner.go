@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/trainer/checkpoint"
@@ -111,6 +112,45 @@ func (r *Relearner) Save(ctx context.Context, dir string) (*checkpoint.Checkpoin
 		return nil, fmt.Errorf("write the tensors of step %d: %w", r.step, err)
 	}
 	return c, nil
+}
+
+// ExportAs writes the policy into a folder that is missing or empty in the form of a published version, and returns the SHA-256 of its
+// files by name, as [checkpoint.Published] has them.
+func (r *Relearner) ExportAs(ctx context.Context, dir string, as *checkpoint.Published) (map[string]string, error) {
+	o := gpu.ExportOptions{DType: gpu.DType(as.DType), ShardBytes: as.ShardBytes, Adapter: as.Adapter}
+	pending, err := r.engine.Export(ctx, dir, o)
+	if err != nil {
+		return nil, err
+	}
+	files, err := pending.Wait(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]string{}
+	for _, f := range gpu.PolicyFiles(files) {
+		if out[f.Name], err = checkpoint.HashFile(filepath.Join(dir, f.Name)); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// CompareStep compares the newest step, whose record is given, with its outcome now: the hashes of a saved checkpoint, and the numbers. A
+// step whose checkpoint was light is compared as the version that was published of it, in the folder dir; as is nil where that version is
+// not known.
+func (r *Relearner) CompareStep(
+	ctx context.Context, record *checkpoint.Record, now checkpoint.Result, as *checkpoint.Published, dir string,
+) (*Outcome, error) {
+	if record.Result == nil || len(record.Result.Files) > 0 || as == nil {
+		return Compare(record, now), nil
+	}
+	files, err := r.ExportAs(ctx, dir, as)
+	if err != nil {
+		return nil, err
+	}
+	was := *record
+	was.Result = &checkpoint.Result{Files: as.Files, Numbers: record.Result.Numbers}
+	return Compare(&was, checkpoint.Result{Files: files, Numbers: now.Numbers}), nil
 }
 
 // Close closes the engines beside the policy's.
