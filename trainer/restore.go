@@ -42,7 +42,7 @@ func (t *trainer) restoreLearner(ctx context.Context, c *checkpoint.Checkpoint) 
 	}
 	if t.learner.NeedsReference() {
 		err := t.learner.OpenReference(func(reference gpu.Engine) error {
-			return t.store.Reference(ctx, from.State.Step, t.deps.Engine, t.deps.Tokenizer, reference)
+			return t.store.Reference(ctx, c.State.Step, t.deps.Engine, t.deps.Tokenizer, reference)
 		})
 		if err != nil {
 			return err

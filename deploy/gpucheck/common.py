@@ -111,8 +111,15 @@ def fill(params, seed=1):
         p.copy_(p.to(torch.bfloat16))
 
 
-def trainer(of, device, seed=1, **changes):
-    t = worker().training.Trainer(hello(of, device, **changes), torch.device(device), Nothing(), Nothing())
+def trainer(of, device, seed=1, copied=True, **changes):
+    """A trainer of its own; without copied its model runs on the weights themselves, as one that is cut does."""
+    kind = worker().training.Trainer
+    if not copied:
+        class kind(kind):
+            def _make(self, attention):
+                make = super()._make(attention)
+                return lambda where, whole: make(where, False)
+    t = kind(hello(of, device, **changes), torch.device(device), Nothing(), Nothing())
     fill(t.params, seed)
     t.rewritten()
     return t

@@ -15,6 +15,7 @@ func Small(c *config.Config) {
 	c.Eval.Every = 0
 	c.View.Listen = "127.0.0.1:0" // a page at a fixed port would be in the way of another run
 	c.Trainer.Steps = 1 << 20
+	c.Trainer.Checkpoint.FullEvery = 6 // most kills find a light checkpoint
 	c.Trainer.ColdStart.Steps = 200
 	c.Trainer.BatchGroups, c.Trainer.GroupSize, c.Trainer.Minibatches = 8, 4, 2
 	c.Trainer.Eta = 2
