@@ -40,8 +40,9 @@ type trainer struct {
 	publisher *publisher
 	// fulls decides which checkpoints are full.
 	fulls fullSchedule
-	// recorded is the record of the newest checkpoint.
+	// recorded is the record of the newest checkpoint, and metrics are its step's.
 	recorded checkpoint.Record
+	metrics  map[string]float64
 	settings settings
 }
 
@@ -207,7 +208,7 @@ func (t *trainer) resumeFrom(ctx context.Context, fence context.CancelCauseFunc,
 	}
 	t.step, t.fulls.light = s.Step, s.Light
 	t.version = version{number: s.Step, at: s.SavedAt}
-	t.recorded = c.Record
+	t.recorded, t.metrics = c.Record, s.Metrics
 	t.settings.compareSettings(s, t.deps)
 	t.report.resumeFrom(s)
 	if err := t.takeRun(ctx, s); err != nil {

@@ -72,6 +72,7 @@ func (t *trainer) saveStep(ctx context.Context) error {
 	if err := t.store.Save(ctx, c); err != nil {
 		return err
 	}
+	t.metrics = c.State.Metrics
 	t.fulls.noteSaved(c, t.deps.Now(), t.deps.Now().Sub(began))
 	t.recorded = c.Record
 	t.intake.Recorded()
@@ -119,7 +120,7 @@ func (t *trainer) rewriteCheckpoint(ctx context.Context, write func(context.Cont
 	c.Record = t.newRecord(&c.State)
 	c.Record.Continue(t.recorded)
 	c.Record.Groups, c.Record.Batch, c.Record.Changed = t.recorded.Groups, t.recorded.Batch, t.recorded.Changed
-	c.Record.Result, c.Record.Began = t.recorded.Result, t.recorded.Began
+	c.Record.Result, c.Record.Began, c.State.Metrics = t.recorded.Result, t.recorded.Began, t.metrics
 	c.Record.Rejected = append(slices.Clone(t.recorded.Rejected), c.Record.Rejected...)
 	c.Record.Dropped = append(slices.Clone(t.recorded.Dropped), c.Record.Dropped...)
 	if err := write(ctx, c); err != nil {
