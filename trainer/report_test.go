@@ -45,11 +45,14 @@ func TestEachStepIsReportedOnce(t *testing.T) {
 						return told[len(told)-1]
 					},
 					After: func(at string) {
+						if calm {
+							return
+						}
 						if at == "complete" && armed {
 							armed = false
 							panic("killed again")
 						}
-						if at != stage || calm {
+						if at != stage {
 							return
 						}
 						if times++; times%2 == 0 {
