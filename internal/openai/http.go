@@ -37,6 +37,9 @@ func (b *TimedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// Restart has the time in which the body must arrive begin again at the next Read.
+func (b *TimedBody) Restart() { b.started = false }
+
 // NewTimedBody bounds a request's body by size, in bytes, and by the time that it takes to arrive.
 func NewTimedBody(w http.ResponseWriter, r *http.Request, most int64) *TimedBody {
 	return &TimedBody{ReadCloser: http.MaxBytesReader(w, r.Body, most), conn: http.NewResponseController(w)}

@@ -100,7 +100,7 @@ func (s *Session) joinRequest(r *request, try tries) (*asking, error) {
 	}
 	key := r.requestKey()
 	if a := s.findAnswering(key, try); a != nil {
-		r.noteWritten()
+		r.body.release()
 		a.waiting++
 		a.retried = a.retried || try > firstTry
 		return a, nil
@@ -115,6 +115,7 @@ func (s *Session) joinRequest(r *request, try tries) (*asking, error) {
 	s.asked[key] = append(s.asked[key], a)
 	s.replies++
 	s.running++
+	r.body.keepPlaces()
 	go func() {
 		defer cancel()
 		t, reply, err := s.continueThread(ctx, t, r)

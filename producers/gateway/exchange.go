@@ -25,15 +25,8 @@ type request struct {
 	// instructions are how many of the messages, at their beginning, are of this request alone: a request that goes on from its reply has
 	// its own context.
 	instructions int
-	// written is called when the request is in its context, or never will be; nil is for nobody.
-	written func()
-}
-
-// noteWritten notes that the request is in its context, or will not be.
-func (r *request) noteWritten() {
-	if r.written != nil {
-		r.written()
-	}
+	// body has the places of a large request, which are given back when the request is in its context; nil is for none.
+	body *largeBody
 }
 
 // requestKey returns a hash that tells different requests apart.

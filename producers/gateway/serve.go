@@ -101,9 +101,7 @@ func serveSample[B any, P sampleBody[B]](g *Server, s *Session, w http.ResponseW
 		}
 	}
 	req.tries = retryCount(r)
-	if large != nil {
-		req.written = large.release
-	}
+	req.body = large
 	if !body.wantsStream() {
 		return answerRequest(s, r, req, func(a *reply) error { return body.writeAnswer(w, a) })
 	}

@@ -212,7 +212,7 @@ func (s *Server) handleSession(word func(*openai.Error) any, h func(*Server, *Se
 			"no episode has this key: it has ended, or the key is another's")
 		if session != nil {
 			body := s.newLargeBody(session, r, openai.NewTimedBody(w, r, s.cfg.MaxBodyBytes))
-			defer body.release()
+			defer body.endHandler()
 			r.Body = body
 			if err = h(s, session, w, r); refusesLate(err) {
 				session.late.addRequest(r)

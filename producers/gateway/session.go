@@ -186,7 +186,7 @@ func (s *Session) noteLimit(limit schemas.StopReason) {
 // continueThread has the policy continue a context, or open a new context.
 func (s *Session) continueThread(ctx context.Context, t *thread, r *request) (*thread, *reply, error) {
 	t, err := s.writeRequest(t, r)
-	r.noteWritten()
+	r.body.release()
 	if err != nil {
 		return t, nil, err
 	}
