@@ -3,6 +3,7 @@ package producers
 import (
 	"maps"
 	"sync"
+	"time"
 
 	"github.com/weir-rl/weir/schemas"
 )
@@ -27,11 +28,16 @@ type failureWatch struct {
 	failed  int
 	failing bool
 	spell   schemas.Failing
+	// reported is when the spell was reported last.
+	reported time.Time
 }
 
+// reportAgain is after which time a spell that goes on is reported again: a trainer that joined meanwhile has not seen the report before.
+const reportAgain = 5 * time.Minute
+
 // addOutcome takes the end of an attempt. It returns what is to be reported, and false where nothing is: a spell of failures is reported
-// when it is seen, at each doubling of its failures, and when it is over.
-func (f *failureWatch) addOutcome(task string, err error) (schemas.Failing, bool) {
+// when it is seen, at each doubling of its failures, at a failure long after the last report, and when it is over.
+func (f *failureWatch) addOutcome(task string, err error, now time.Time) (schemas.Failing, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.slide(err != nil)
@@ -61,9 +67,9 @@ func (f *failureWatch) addOutcome(task string, err error) (schemas.Failing, bool
 		return schemas.Failing{}, false
 	case !f.failing && f.failed >= leastFailures && 4*f.failed >= f.filled:
 		f.failing = true
-		return f.report(), true
-	case f.failing && s.Failed >= leastFailures && isDoubling(s.Failed, leastFailures):
-		return f.report(), true
+		return f.report(now), true
+	case f.failing && (s.Failed >= leastFailures && isDoubling(s.Failed, leastFailures) || now.Sub(f.reported) >= reportAgain):
+		return f.report(now), true
 	}
 	return schemas.Failing{}, false
 }
@@ -75,8 +81,9 @@ func (f *failureWatch) isLogged() bool {
 	return f.spell.Failed <= leastFailures || isDoubling(f.spell.Failed, leastFailures)
 }
 
-// report returns a copy of the spell.
-func (f *failureWatch) report() schemas.Failing {
+// report returns a copy of the spell, which is reported now.
+func (f *failureWatch) report(now time.Time) schemas.Failing {
+	f.reported = now
 	out := f.spell
 	out.ByCause = maps.Clone(out.ByCause)
 	return out

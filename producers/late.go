@@ -26,21 +26,23 @@ type lateWatch struct {
 	count  int
 	last   string
 	newest time.Time
-	// reported is the count of the newest report of the spell; 0 is none.
-	reported int
+	// reported is the count of the newest report of the spell, 0 is none; reportedAt is when that was.
+	reported   int
+	reportedAt time.Time
 }
 
-// addRequest takes the n-th request after the end of an episode. A report is due where an episode has leastLate of them, and at each
-// doubling of the count.
+// addRequest takes the n-th request after the end of an episode. A report is due where an episode has leastLate of them, at each doubling
+// of the count, and at a request long after the last report.
 func (l *lateWatch) addRequest(n int, request string) {
 	l.metrics.countLate()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.count++
 	l.last, l.newest = cutText(request, MaxFailureWords), l.now()
-	due := l.reported == 0 && n >= leastLate || l.reported > 0 && l.count >= 2*l.reported
+	due := l.reported == 0 && n >= leastLate ||
+		l.reported > 0 && (l.count >= 2*l.reported || l.newest.Sub(l.reportedAt) >= reportAgain)
 	if due && l.report != nil {
-		l.reported = l.count
+		l.reported, l.reportedAt = l.count, l.newest
 		l.report(schemas.Failing{Task: l.task, Late: l.count, Last: l.last})
 	}
 }

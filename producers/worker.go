@@ -181,7 +181,7 @@ func (w *worker) noteOutcome(task string, err error) (logged bool) {
 		return true // no environment of this producer
 	}
 	w.envs[task].late.endSpell()
-	report, due := watch.addOutcome(task, err)
+	report, due := watch.addOutcome(task, err, time.Now())
 	if due && w.failing != nil {
 		w.failing(report)
 	}
