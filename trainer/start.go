@@ -84,10 +84,6 @@ func startTrainer(ctx context.Context, fence context.CancelCauseFunc, cfg Config
 	if fresh {
 		return t, t.saveStep(ctx)
 	}
-	// The next start learns nothing of it again.
-	if err := t.completeCheckpoint(ctx); err != nil {
-		return nil, err
-	}
 	deps.Log.Info("resumed", "step", t.step, "checkpoint", t.store.Path(t.step), "open_groups", t.intake.OpenGroups())
 	return t, nil
 }
