@@ -103,6 +103,9 @@ func (s *server) observeWeights(ctx context.Context, e *evidence) error {
 			a, err = s.speaker.Generate(ctx, &Query{ID: id, Salt: id, Tokens: tokens, MaxTokens: 1, Temperature: 1, Top: Alternatives}, func() {})
 			return err
 		})
+		if err == nil && (len(a.Likely) != 1 || len(a.Likely[0]) == 0) {
+			err = fmt.Errorf("%w: the most likely tokens were asked for, and did not come: it ended with %q: %s", ErrMalformed, a.Finish, a.Message)
+		}
 		if err != nil {
 			return err
 		}

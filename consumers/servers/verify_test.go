@@ -264,3 +264,25 @@ func TestAPauseThatTakesARound(t *testing.T) {
 	require.GreaterOrEqual(t, swapped.Pause, time.Second)
 	w.whole(ask("a", 6))
 }
+
+// A look at log-probabilities that the server cuts short shows nothing: a list that did not come differed from the list before, and a load of
+// nothing was held to be right.
+func TestALookWithoutItsListShowsNothing(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, kind fakeserver.Kind) {
+		o := good()
+		o.Release = oldest[kind]
+		w := newWorld(t, kind, func(c *consumers.Config) { c.Server.VerifyEvery = 2 }, o)
+		w.run()
+		for v := range int64(3) {
+			w.swapSoon(v)
+		}
+		require.InDelta(t, 1, w.checks("right"), 0)
+		cut := w.fakes[0].Inject("queue", 1) // the look before the load
+		w.fakes[0].Inject("stale", 1)
+		w.swapSoon(3)
+		<-cut
+		require.InDelta(t, 1, w.checks("right"), 0)
+		require.InDelta(t, 1, w.checks("unknown"), 0)
+	})
+}
