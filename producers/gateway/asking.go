@@ -19,6 +19,7 @@ type asking struct {
 	waiting   int
 	delivered bool
 	retried   bool // a client that said so has come for it again
+	refusals  int  // by a limit, before it was asked
 	reply     *reply
 	err       error
 }
@@ -111,7 +112,7 @@ func (s *Session) joinRequest(r *request, try tries) (*asking, error) {
 	}
 	t := s.matchThread(r)
 	ctx, cancel := context.WithCancel(s.alive)
-	a := &asking{done: make(chan struct{}), cancel: cancel, waiting: 1}
+	a := &asking{done: make(chan struct{}), cancel: cancel, waiting: 1, refusals: s.refusals}
 	s.asked[key] = append(s.asked[key], a)
 	s.replies++
 	s.running++

@@ -58,13 +58,15 @@ type Session struct {
 	replies int
 	stop    schemas.StopReason // the limit that refused the last request; "" is none
 	refused int                // requests in a row that a limit refused
-	failed  error              // the machinery's error
-	outcome Outcome
-	posted  bool
-	ended   chan struct{} // closed when the outcome is there
-	touched time.Time     // when the last request came or went
-	offered bool          // no agent has come for the episode yet
-	running int
+	// refusals counts the requests that a limit refused, in all.
+	refusals int
+	failed   error // the machinery's error
+	outcome  Outcome
+	posted   bool
+	ended    chan struct{} // closed when the outcome is there
+	touched  time.Time     // when the last request came or went
+	offered  bool          // no agent has come for the episode yet
+	running  int
 }
 
 // thread is a context of the episode, and the conversation in it.
@@ -139,7 +141,9 @@ func (s *Session) settleRequest(t *thread, r *request, a *asking, got *reply, er
 		t.busy = false
 	}
 	if err == nil {
-		s.stop, s.refused = "", 0 // the agent went on within the limit
+		if a.refusals == s.refusals { // the agent went on within the limit
+			s.stop, s.refused = "", 0
+		}
 		s.stored[got.id] = &request{messages: append(slices.Clone(r.messages), got.asMessage()), tools: r.tools, instructions: r.instructions}
 		return
 	}
@@ -173,6 +177,7 @@ const (
 // noteLimit notes that a limit refused a request. The caller holds the lock.
 func (s *Session) noteLimit(limit schemas.StopReason) {
 	s.stop = limit
+	s.refusals++
 	most := mostTurnRefusals
 	if limit == schemas.StopTokens {
 		most = mostTokenRefusals

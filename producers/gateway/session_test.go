@@ -325,6 +325,36 @@ func TestAnEpisodeHasABoundAndAnEnd(t *testing.T) {
 	require.NotContains(t, body, h.session.Key())
 }
 
+// A limit that refused a request stays the episode's end when a request that was asked before is answered afterwards: the agent has not gone on
+// within the limit, and its failure would count as the machinery's and be tried again.
+func TestAnAnswerToAnEarlierRequestDoesNotLiftALimit(t *testing.T) {
+	t.Parallel()
+	asked, answer := make(chan struct{}), make(chan struct{})
+	h := open(t, func(_ context.Context, said string) (string, error) {
+		switch {
+		case strings.Contains(said, "long"):
+			return "", &producers.StoppedError{Reason: schemas.StopTokens}
+		case strings.Contains(said, "slow"):
+			close(asked)
+			<-answer
+		}
+		return "yes", nil
+	})
+	slow := make(chan int, 1)
+	go func() {
+		status, _ := h.post(t, "chat/completions", chatOf("user", "slow"))
+		slow <- status
+	}()
+	<-asked
+	status, body := h.post(t, "chat/completions", chatOf("user", "long"))
+	require.Equal(t, http.StatusBadRequest, status, body)
+	close(answer)
+	require.Equal(t, http.StatusOK, <-slow)
+	require.Equal(t, schemas.StopTokens, h.session.Limit())
+	require.Equal(t, "yes", h.said(t, "user", "short"))
+	require.Empty(t, h.session.Limit(), "the agent went on within the limit")
+}
+
 func TestWhatThePolicyFailsByEndsTheEpisodeAndNotTheAgent(t *testing.T) {
 	t.Parallel()
 	broken := fmt.Errorf("no engine: %w", producers.ErrUnavailable)
