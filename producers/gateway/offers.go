@@ -107,11 +107,15 @@ func (o *offers) serveOffer(w http.ResponseWriter, r *http.Request) {
 	defer timer.Stop()
 	select {
 	case one := <-o.waiting:
-		err := writeWhole(w, one.offer)
+		// An agent that has the offer may leave at once: only its end before that gives the episode to another.
+		err := r.Context().Err()
+		if err == nil {
+			err = writeWhole(w, one.offer)
+		}
 		if err == nil {
 			err = http.NewResponseController(w).Flush()
 		}
-		if err != nil || r.Context().Err() != nil {
+		if err != nil {
 			close(one.taken)
 			return
 		}
