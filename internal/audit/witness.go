@@ -66,7 +66,8 @@ func (w *Witness) isPending(s Seen) bool {
 // isGone says that a message was lost with the store that held it.
 func (w *Witness) isGone(s Seen) bool {
 	return slices.ContainsFunc(w.Gone, func(g Gone) bool {
-		return g.Created.Equal(s.Created) && g.Life == s.Life && s.Sequence >= g.From
+		// What outlived a cut of the stream may be lost at a later one.
+		return g.Created.Equal(s.Created) && g.Life >= s.Life && s.Sequence >= g.From
 	})
 }
 

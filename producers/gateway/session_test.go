@@ -342,7 +342,7 @@ func TestAnAnswerToAnEarlierRequestDoesNotLiftALimit(t *testing.T) {
 	})
 	slow := make(chan int, 1)
 	go func() {
-		status, _ := h.post(t, "chat/completions", chatOf("user", "slow"))
+		status, _ := h.post(t, "chat/completions", chatOf("user", "slow")) //nolint:testifylint // its status is looked at below
 		slow <- status
 	}()
 	<-asked
