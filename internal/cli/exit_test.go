@@ -30,7 +30,6 @@ func TestTheExitStatusTellsWhoWasInterrupted(t *testing.T) {
 		{"trainer, Ctrl-C", []string{"trainer", "--broker.url", "nats://127.0.0.1:1"}, `"connecting"`, os.Interrupt, 130},
 		{"trainer, SIGTERM", []string{"trainer", "--broker.url", "nats://127.0.0.1:1"}, `"connecting"`, syscall.SIGTERM, 0},
 		{"chat, Ctrl-C", []string{"chat"}, "ask a question", os.Interrupt, 130},
-		{"producer, Ctrl-C", []string{"producer", "--broker.url", "nats://127.0.0.1:1"}, `"connecting"`, os.Interrupt, 130},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
