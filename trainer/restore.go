@@ -22,20 +22,21 @@ import (
 //
 // Invariant: a start from a light checkpoint goes on with the weights, the optimizer and the random state that the run had.
 func (t *trainer) restoreLearner(ctx context.Context, c *checkpoint.Checkpoint) error {
-	from, cfg, err := c, &t.cfg.Config, error(nil)
-	if c.State.Light {
+	from, again := c, c.State.Light
+	if again {
 		from = c.Full
 		t.deps.Log.Info("learning steps again from their batches", "from_step", from.State.Step, "to_step", c.State.Step)
-		if cfg, err = t.learnerBefore(c); err != nil {
+		before, err := t.learnerBefore(c)
+		if err != nil {
 			return err
 		}
-	}
-	apart := cfg != &t.cfg.Config
-	if apart {
-		if from, err = t.relearnApart(ctx, c, *cfg); err != nil {
-			return err
+		if before != nil {
+			if from, err = t.relearnApart(ctx, c, *before); err != nil {
+				return err
+			}
+			defer func() { _ = os.RemoveAll(from.Dir) }() // the next start removes it at the latest
+			again = false
 		}
-		defer func() { _ = os.RemoveAll(from.Dir) }() // the next start removes it at the latest
 	}
 	if err := t.learner.Restore(ctx, relearn.StateOf(from)); err != nil {
 		return fmt.Errorf("checkpoint of step %d: %w", from.State.Step, err)
@@ -48,24 +49,23 @@ func (t *trainer) restoreLearner(ctx context.Context, c *checkpoint.Checkpoint) 
 			return err
 		}
 	}
-	if !c.State.Light || apart {
+	if !again {
 		return nil
 	}
 	return t.relearnSteps(ctx, relearn.Continue(t.learner, t.cfg.Config, t.deps.Engine, from.State.Step), c)
 }
 
-// learnerBefore is the configuration that the steps of a light checkpoint were learnt under: the trainer's own, unless the settings have
-// changed since.
+// learnerBefore is the configuration that the steps of a light checkpoint were learnt under; nil where it is the trainer's own.
 func (t *trainer) learnerBefore(c *checkpoint.Checkpoint) (*learner.Config, error) {
 	if t.deps.LearnerOf == nil || settingsHash(c.State.Settings) == settingsHash(t.deps.Settings) {
-		return &t.cfg.Config, nil
+		return nil, nil
 	}
 	before, err := t.deps.LearnerOf(c.State.Settings)
 	if err != nil {
 		return nil, fmt.Errorf("the settings that the steps %d to %d were trained with: %w", c.Full.State.Step+1, c.State.Step, err)
 	}
 	if reflect.DeepEqual(before, t.cfg.Config) {
-		return &t.cfg.Config, nil
+		return nil, nil
 	}
 	return &before, nil
 }

@@ -53,7 +53,7 @@ func TestReportsOfTwoKindsDoNotReplaceEachOther(t *testing.T) {
 	require.ElementsMatch(t, []schemas.Failing{{Task: "t", Failed: 5}, {Task: "t", Late: 6}}, sent)
 }
 
-// A producer that is told to stop while the broker is away does not wait for each report in turn.
+// A producer that is stopped while the broker is away does not wait for each report in turn.
 func TestTheEndOfAProducerDoesNotWaitForEachReport(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -32,7 +32,7 @@ type Signature struct {
 	Bytes []byte `json:"signature"`
 }
 
-// signedText is what is signed.
+// signedText is the text of a signature.
 func (s *Signature) signedText() []byte {
 	return fmt.Appendf(nil, "weir record of steps\n%s\n%d\n%s\n", s.Run, s.Step, s.Chain)
 }

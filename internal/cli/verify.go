@@ -29,7 +29,7 @@ func (r *runRecord) trustedKeys() ([]string, error) {
 	return append(ring.Public[streams.RoleTrainer], ring.Public[streams.RoleAdmin]...), nil
 }
 
-// printVerification reads every byte that the run keeps of its past, and prints what is not as it was written.
+// printVerification reads every byte that the run keeps of its past, and prints each file and line that is not as it was written.
 func (r *runRecord) printVerification(asJSON bool) error {
 	trusted, err := r.trustedKeys()
 	if err != nil {

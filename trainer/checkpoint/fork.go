@@ -125,22 +125,13 @@ func (f *forking) linkFile(name string) error {
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 		return err
 	}
-	if os.Link(from, to) == nil {
+	linked, err := linkFile(from, to)
+	if linked {
 		f.Linked++
-		return nil
+	} else {
+		f.Copied++
 	}
-	in, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	out, err := os.Create(to)
-	if err != nil {
-		return err
-	}
-	f.Copied++
-	_, err = io.Copy(out, in)
-	return errors.Join(err, out.Sync(), out.Close())
+	return err
 }
 
 // continueRecord copies the record up to the step, whose line then names the parent, and gives the checkpoint that line and the new run's

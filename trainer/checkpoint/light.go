@@ -213,30 +213,30 @@ func (t *savedTensors) copyInto(dir string, state *State) error {
 		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 			return err
 		}
-		if err := linkFile(filepath.Join(t.dir, f.Name), to); err != nil {
+		if _, err := linkFile(filepath.Join(t.dir, f.Name), to); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// linkFile links a file, or copies and syncs it where the disk has no links.
-func linkFile(from, to string) error {
+// linkFile links a file, or copies and syncs it where the file system has no hard links. It reports whether the file is linked.
+func linkFile(from, to string) (linked bool, err error) {
 	if os.Link(from, to) == nil {
-		return nil
+		return true, nil
 	}
 	in, err := os.Open(from)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer in.Close()
 	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
-		return err
+		return false, err
 	}
 	_, err = io.Copy(out, in)
 	if err == nil {
 		err = out.Sync()
 	}
-	return errors.Join(err, out.Close())
+	return false, errors.Join(err, out.Close())
 }

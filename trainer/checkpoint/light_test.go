@@ -78,7 +78,7 @@ func TestALightCheckpointRestsOnTheNewestFullOne(t *testing.T) {
 	}
 }
 
-// Batches that no start needs any more go, and those that it needs stay beyond the bound.
+// Batches older than the full checkpoint below the newest light one are removed by the bounds; later batches stay beyond the bounds.
 func TestBatchesThatAStartNeedsAreOutsideTheBounds(t *testing.T) {
 	t.Parallel()
 	cfg := Config{Dir: t.TempDir(), Keep: 1, Messages: 1, Batches: 2, BatchBytes: 1}
@@ -199,7 +199,7 @@ func TestALightCheckpointIsForkedAndVerified(t *testing.T) {
 	require.Equal(t, []int64{3, 4}, stepsOf(c.Since))
 }
 
-// A light checkpoint that has files of a model, and a full one that has none, are damaged.
+// A light checkpoint with files of a model is damaged, and so is a full checkpoint without such files.
 func TestAStateThatLiesAboutItsTensorsIsDamage(t *testing.T) {
 	t.Parallel()
 	cfg := Config{Dir: t.TempDir(), Keep: 2, Messages: 1}
