@@ -103,8 +103,8 @@ def rows_differ(x):
 
 
 def choose(options, shape, compute, device):
-    """The arithmetic to use: kernels or a compiled function on a GPU, where it agrees with the plain one on a small example. Bits that do not depend on a row's
-    company are the plain one's. Returns it, and why the compiled one was passed over, "" where nobody asked for it."""
+    """The arithmetic to use: kernels or a compiled function on a GPU, where it agrees with the plain one on a small example. Bits that do
+    not depend on a row's company are the plain one's. Returns it, and why the compiled one was passed over, "" where nobody asked for it."""
     if device.type != "cuda" or options["deterministic"]:
         return Plain(), ""
     passed = []

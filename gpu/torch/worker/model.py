@@ -116,7 +116,8 @@ class Trunk(nn.Module):
 
 class Policy(nn.Module):
     """The whole model. With copied its parameters are copies of weights that are kept elsewhere, in float32; gains are float32 here too, and
-    shape's joined has the projections to queries, keys and values be a single matrix. The value head is no parameter: it is kept whole on every rank, and its gradient is given by hand."""
+    shape's joined has the projections to queries, keys and values be a single matrix. The value head is no parameter: it is kept whole on
+    every rank, and its gradient is given by hand."""
 
     def __init__(self, shape, compute, attention, recompute, progress, ways=None, copied=False, **at):
         super().__init__()

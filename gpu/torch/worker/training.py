@@ -66,7 +66,8 @@ class Trainer:
         others = {"the fused optimizer": self.optimizer.passed, "the fused head": self.ways_passed}
         passed = self.passed + [f"{what}: {why}" for what, why in others.items() if why]
         return {
-            "attention": self.name, "passed_over": passed, "optimizer": self.optimizer.name, "head": self.ways.name, "compile": self.options["compile"], "sharded": self.sharded,
+            "attention": self.name, "passed_over": passed, "optimizer": self.optimizer.name, "head": self.ways.name,
+            "compile": self.options["compile"], "sharded": self.sharded,
             "device_name": torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else "cpu",
         }  # fmt: skip
 

@@ -11,7 +11,8 @@ class Store:
         self.leaves = dict(policy.named_parameters())
         # What the model keeps in float32 is its own copy.
         self.masters = {
-            leaf: p.data if p.dtype == torch.float32 else torch.zeros(p.shape, dtype=torch.float32, device=p.device) for leaf, p in self.leaves.items()
+            leaf: p.data if p.dtype == torch.float32 else torch.zeros(p.shape, dtype=torch.float32, device=p.device)
+            for leaf, p in self.leaves.items()
         }
         self.at = {}  # of a weight's name: its leaf and its rows there
         for leaf in self.leaves:
