@@ -62,7 +62,8 @@ func (s *Run) ReplaySteps(ctx context.Context, r StepReplay) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(at.scratch)) }()
 	r.Found(at.plan)
-	return at.learnAll(ctx)
+	_, err = at.learnAll(ctx)
+	return err
 }
 
 // writtenConfig is the configuration that a run has left in its folder; "" for none.
@@ -74,9 +75,9 @@ func writtenConfig(cfg *config.Config) string {
 	return file
 }
 
-// learnAll learns the steps of the plan, those with the same settings by one learner.
-func (r *stepReplayer) learnAll(ctx context.Context) (err error) {
-	from := r.plan.From
+// learnAll learns the steps of the plan, those with the same settings by one learner, and returns the state after the last.
+func (r *stepReplayer) learnAll(ctx context.Context) (from *checkpoint.Checkpoint, err error) {
+	from = r.plan.From
 	for i := 0; i < len(r.plan.Records); {
 		n, first := r.plan.SameSettings(i), r.plan.Records[i].Step
 		whatIf := r.Set != nil && first >= r.Step
@@ -85,14 +86,14 @@ func (r *stepReplayer) learnAll(ctx context.Context) (err error) {
 		}
 		cfg, err := r.configOf(r.plan.Settings(i), whatIf)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if from, err = r.learnRange(ctx, cfg, from, i, n, whatIf); err != nil {
-			return err
+			return nil, err
 		}
 		i += n
 	}
-	return nil
+	return from, nil
 }
 
 // configOf is the configuration of a step with some settings.

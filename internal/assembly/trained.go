@@ -43,10 +43,14 @@ type Models struct {
 	parts  parts.Registry
 	memory machine.Memory // that the process may have
 	log    *slog.Logger
+	// files and environ are the sources that win over the configuration that a run has left.
+	files, environ []string
 }
 
 // Models loads models as this process is configured.
-func (s *Run) Models() *Models { return &Models{s.Config, s.Parts, s.Memory, s.Log} }
+func (s *Run) Models() *Models {
+	return &Models{s.Config, s.Parts, s.Memory, s.Log, s.Files, s.Environ}
+}
 
 // under is the same with another configuration.
 func (l *Models) under(cfg *config.Config) *Models {
@@ -70,11 +74,12 @@ func (l *Models) Load(ctx context.Context, m *ModelChoice) (*LoadedPolicy, error
 	case m.Folder != "":
 		return l.loadFolder(ctx, m.Folder, max(0, m.Step))
 	}
-	dir, newest, err := l.Checkpoint(m.Step)
+	f, err := l.OpenVersion(ctx, m.Step)
 	if err != nil {
 		return nil, err
 	}
-	return l.loadFolder(ctx, dir, newest)
+	loaded, err := l.loadFolder(ctx, f.Dir, f.Version)
+	return loaded, errors.Join(err, f.Close())
 }
 
 // loadUntrained loads the model that the run begins with: the model's folder, else weights from the run's seed, before a cold start.
@@ -127,7 +132,7 @@ func (e *noCheckpointError) Error() string {
 
 func (e *noCheckpointError) Unwrap() error { return ErrNoCheckpoint }
 
-// Checkpoint is the folder of a step of the run, and the step: the newest when it is negative.
+// Checkpoint is the folder of a step of the run that has a full checkpoint, and the step: the newest when it is negative.
 func (l *Models) Checkpoint(step int64) (string, int64, error) {
 	dir := l.cfg.Trainer.Checkpoint.Dir
 	steps, err := checkpoint.FullSteps(dir)

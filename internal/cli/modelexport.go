@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -13,7 +14,8 @@ import (
 func newModelExportCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "export run folder", Short: "Write a run's policy as a model folder like its first", Args: cobra.ExactArgs(2),
-		Long: `Export writes the newest checkpoint of a run, or the one of --step, into a folder that is empty or not there. A policy
+		Long: `Export writes the newest full checkpoint of a run, or the version of --step, into a folder that is empty or not there.
+A version without a full checkpoint is learnt again from its batches, where the run keeps them. A policy
 that began with a model folder comes out as that folder did: the same files, tensors and types, config.json, tokenizer
 and chat template byte for byte; only numbers differ. Any other is written as --dtype and --shard-bytes say. The folder
 appears whole or not at all, and Transformers, vLLM and SGLang read it.`,
@@ -22,7 +24,7 @@ appears whole or not at all, and Transformers, vLLM and SGLang read it.`,
 	step := cmd.Flags().Int64("step", -1, "a step of the run; the newest by default")
 	dtype := cmd.Flags().String("dtype", string(gpu.BFloat16), "bfloat16 or float32, for a policy without a model folder")
 	shard := cmd.Flags().Int64("shard-bytes", 5e9, "the most bytes of a file, for the same; 0 is one file")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		if gpu.DType(*dtype).Bytes() == 0 {
 			return fault.Usagef("--dtype %s: want %s or %s", *dtype, gpu.BFloat16, gpu.Float32)
 		}
@@ -37,11 +39,12 @@ appears whole or not at all, and Transformers, vLLM and SGLang read it.`,
 		if err != nil {
 			return err
 		}
-		from, at, err := s.Models().Checkpoint(*step)
+		from, err := s.Models().OpenVersion(cmd.Context(), *step)
 		if err != nil {
 			return err
 		}
-		files, err := hf.Reproduce(cmd.Context(), from, args[1], gpu.ExportOptions{DType: gpu.DType(*dtype), ShardBytes: *shard})
+		defer func() { err = errors.Join(err, from.Close()) }()
+		files, err := hf.Reproduce(cmd.Context(), from.Dir, args[1], gpu.ExportOptions{DType: gpu.DType(*dtype), ShardBytes: *shard})
 		if err != nil {
 			return err
 		}
@@ -49,7 +52,7 @@ appears whole or not at all, and Transformers, vLLM and SGLang read it.`,
 		for _, f := range files {
 			size += f.Size
 		}
-		fmt.Fprintf(a.out, "wrote run %s at step %d to %s: %d files, %s bytes\n", cfg.Run.Name, at, args[1], len(files), shortCount(size))
+		fmt.Fprintf(a.out, "wrote run %s at step %d to %s: %d files, %s bytes\n", cfg.Run.Name, from.Version, args[1], len(files), shortCount(size))
 		return nil
 	}
 	return cmd

@@ -15,7 +15,7 @@ func modelFlags(cmd *cobra.Command) *assembly.ModelChoice {
 
 func checkpointFlags(cmd *cobra.Command) *assembly.ModelChoice {
 	m := &assembly.ModelChoice{}
-	cmd.Flags().Int64Var(&m.Step, "step", -1, "a step of the run; the newest by default")
+	cmd.Flags().Int64Var(&m.Step, "step", -1, "a version of the run, learnt again where it has no checkpoint; the newest by default")
 	cmd.Flags().StringVar(&m.Folder, "checkpoint", "", "a model folder in Hugging Face's layout, in place of the run's")
 	return m
 }

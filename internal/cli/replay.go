@@ -12,6 +12,7 @@ import (
 	"github.com/weir-rl/weir/internal/fault"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/trainer/checkpoint"
+	"github.com/weir-rl/weir/trainer/relearn"
 )
 
 // replayed is a trajectory whose episode is run again.
@@ -51,12 +52,12 @@ func replayOf(cmd *cobra.Command, s *assembly.Run, id string, model *assembly.Mo
 		}
 		return out.noteRounding(s.Config), nil
 	}
-	steps, err := checkpoint.FullSteps(s.Config.Trainer.Checkpoint.Dir)
+	steps, err := relearn.Versions(s.Config.Trainer.Checkpoint.Dir)
 	if err != nil {
 		return nil, err
 	}
 	if !slices.Contains(steps, newest) {
-		return nil, fmt.Errorf("trajectory %s: the checkpoint of version %d, which sampled it, is not kept: --step names another, of %v; trainer.checkpoint.keep says how many stay", id, newest, steps)
+		return nil, fmt.Errorf("trajectory %s: version %d, which sampled it, is not kept: --step names another, of %v; trainer.checkpoint.keep says how many stay", id, newest, steps)
 	}
 	model.Step = newest
 	return out.noteRounding(s.Config), nil

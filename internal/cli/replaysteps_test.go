@@ -58,6 +58,19 @@ func TestAStepIsReplayedFromTheRunsFolderAndFromABundle(t *testing.T) {
 	require.Contains(t, out, ": under other keys\n")
 	require.Contains(t, out, "loss/policy")
 
+	// A version whose checkpoint is gone is learnt again, and its model folder is the same.
+	models := t.TempDir()
+	export := func(name string) map[string]string {
+		weir(t, "model", "export", "mine", filepath.Join(models, name), "--run.dir", dir, "--step", "2")
+		return hashFiles(t, filepath.Join(models, name))
+	}
+	saved := export("saved")
+	require.NoError(t, os.Rename(filepath.Join(dir, "mine", "checkpoints", "step_000002"), filepath.Join(models, "step_000002")))
+	require.Equal(t, saved, export("learnt"))
+	require.NoError(t, os.Rename(filepath.Join(models, "step_000002"), filepath.Join(dir, "mine", "checkpoints", "step_000002")))
+	_, err = runWeir(t, "", "model", "export", "mine", filepath.Join(models, "none"), "--run.dir", dir, "--step", "9")
+	require.ErrorContains(t, err, "the steps whose weights can be learnt again from their batches are 1 to 4")
+
 	bundle := filepath.Join(t.TempDir(), "step-3.weir")
 	out, err = mine("--step", "3", "--bundle", bundle)
 	require.NoError(t, err)
@@ -79,6 +92,20 @@ func TestAStepIsReplayedFromTheRunsFolderAndFromABundle(t *testing.T) {
 	require.NoError(t, os.Truncate(bundle, 1000))
 	_, err = runWeir(t, "", "replay", "--bundle", bundle)
 	require.ErrorContains(t, err, bundle+": it is no whole bundle")
+}
+
+// hashFiles are the hashes of a folder's files by name.
+func hashFiles(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	out := map[string]string{}
+	for _, e := range entries {
+		out[e.Name()], err = checkpoint.HashFile(filepath.Join(dir, e.Name()))
+		require.NoError(t, err)
+	}
+	require.NotEmpty(t, out)
+	return out
 }
 
 func TestTheFlagsOfReplayAreChecked(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"github.com/weir-rl/weir/internal/runfolder"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/trainer/archive"
-	"github.com/weir-rl/weir/trainer/checkpoint"
+	"github.com/weir-rl/weir/trainer/relearn"
 )
 
 // Detail is all that is known of a trajectory.
@@ -242,12 +242,12 @@ func (f *shownRun) commandLines(id string, t *schemas.Trajectory) []Command {
 		return out
 	}
 	again := Command{fmt.Sprintf("run it again with its seed, prompt and version %d: the same tokens", t.NewestVersion()), "weir agent run --replay " + Quote(id) + flags}
-	steps, err := checkpoint.FullSteps(f.Checkpoints)
+	steps, err := relearn.Versions(f.Checkpoints)
 	switch {
 	case err != nil || len(steps) == 0:
 		return out
 	case !slices.Contains(steps, t.NewestVersion()):
-		again.What = fmt.Sprintf("run it again with its seed and prompt, and the newest version: the checkpoint of version %d is not kept", t.NewestVersion())
+		again.What = fmt.Sprintf("run it again with its seed and prompt, and the newest version: version %d is not kept", t.NewestVersion())
 		again.Line += fmt.Sprintf(" --step %d", slices.Max(steps))
 	case t.OldestVersion() != t.NewestVersion():
 		again.What = fmt.Sprintf("run it again with its seed and prompt, and version %d alone: versions %d to %d sampled it", t.NewestVersion(), t.OldestVersion(), t.NewestVersion())

@@ -3,7 +3,9 @@ package checkpoint
 import (
 	"context"
 	"io/fs"
+	"os"
 	"path/filepath"
+	"slices"
 )
 
 // tensorsExtension is that of the files that weights and moments are in.
@@ -56,6 +58,30 @@ func WriteTensors(ctx context.Context, dir string, c *Checkpoint) error {
 	c.Record.noteFiles(files)
 	if c.Dir = dir; c.Critic != nil {
 		c.CriticDir = filepath.Join(dir, criticDir)
+	}
+	return nil
+}
+
+// LinkModelFiles puts the files that make the tensors of a folder a whole model folder beside them, as links where the disk has them: the
+// tokenizer and whatever else a full checkpoint of the same run has of its model folder.
+func LinkModelFiles(full, dir string) error {
+	entries, err := os.ReadDir(full)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		switch name := e.Name(); {
+		case !e.Type().IsRegular(), filepath.Ext(name) == tensorsExtension,
+			slices.Contains([]string{manifestFile, stateFile, recordFile, pendingFile}, name):
+			continue
+		}
+		to := filepath.Join(dir, e.Name())
+		if _, err := os.Stat(to); err == nil {
+			continue
+		}
+		if _, err := linkFile(filepath.Join(full, e.Name()), to); err != nil {
+			return err
+		}
 	}
 	return nil
 }

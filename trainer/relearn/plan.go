@@ -33,6 +33,15 @@ func (r Range) String() string {
 	return fmt.Sprintf("%d to %d", r.First, r.Last)
 }
 
+// JoinRanges is ranges of steps in words.
+func JoinRanges(ranges []Range) string {
+	words := make([]string, len(ranges))
+	for i, r := range ranges {
+		words[i] = r.String()
+	}
+	return strings.Join(words, ", ")
+}
+
 // LackError is returned where a folder does not have what a step is learnt from.
 type LackError struct {
 	Step int64
@@ -43,13 +52,9 @@ type LackError struct {
 
 // Error names the lack and the steps that can be learnt again.
 func (e *LackError) Error() string {
-	can := make([]string, len(e.Can))
-	for i, r := range e.Can {
-		can[i] = r.String()
-	}
 	also := "no step can be replayed from what is kept: set trainer.checkpoint.every in the next run"
-	if len(can) > 0 {
-		also = "the steps that can be replayed from what is kept are " + strings.Join(can, ", ")
+	if len(e.Can) > 0 {
+		also = "the steps that can be replayed from what is kept are " + JoinRanges(e.Can)
 	}
 	return fmt.Sprintf("step %d cannot be replayed: %v; %s", e.Step, e.Err, also)
 }
@@ -179,4 +184,24 @@ func (p *Plan) SameSettings(i int) int {
 		n++
 	}
 	return n
+}
+
+// Versions lists the versions of a run whose weights its folder has, ascending: those of full checkpoints, and those that can be learnt
+// again from their batches. Nothing is verified.
+func Versions(dir string) ([]int64, error) {
+	versions, err := checkpoint.FullSteps(dir)
+	if err != nil {
+		return nil, err
+	}
+	again, err := Replayable(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range again {
+		for step := r.First; step <= r.Last; step++ {
+			versions = append(versions, step)
+		}
+	}
+	slices.Sort(versions)
+	return slices.Compact(versions), nil
 }
