@@ -26,9 +26,6 @@ func TestTheCodeOfExtendingIsTheFilesOwn(t *testing.T) {
 	t.Parallel()
 	files := map[string]bool{}
 	for _, m := range block.FindAllStringSubmatch(page(t, "docs/extending.md"), -1) {
-		if m[1] == "json" {
-			continue // a schema, which TestTheSchemasOfExtendingAreTheCodes reads
-		}
 		path, region, _ := strings.Cut(m[2], "#")
 		data, err := os.ReadFile(filepath.Join(root(t), path))
 		require.NoError(t, err)
@@ -39,7 +36,7 @@ func TestTheCodeOfExtendingIsTheFilesOwn(t *testing.T) {
 		require.Equal(t, strings.TrimSpace(text), strings.TrimSpace(m[3]), "docs/extending.md has another text than %s", m[2])
 		files[path] = true
 	}
-	for _, want := range []string{"examples/http-tool/service.py", "examples/own-agent/main.go", "examples/embed/main.go"} {
+	for _, want := range []string{"examples/own-agent/main.go", "examples/embed/main.go"} {
 		require.True(t, files[want], "docs/extending.md shows %s", want)
 	}
 }
@@ -53,7 +50,7 @@ func regionOf(t *testing.T, text, name string) string {
 	return after
 }
 
-// The JSON schemas in docs/extending.md are those of the types that the code writes and reads.
+// The JSON schemas of docs/schemas, which docs/extending.md links, are those of the types that the code writes and reads.
 func TestTheSchemasOfExtendingAreTheCodes(t *testing.T) {
 	t.Parallel()
 	types := map[string]struct {
@@ -61,32 +58,30 @@ func TestTheSchemasOfExtendingAreTheCodes(t *testing.T) {
 		// needed are the keys that a reader of the type insists on; a writer always writes all that may not be left out.
 		needed []string
 	}{
-		"tool request":     {of: httptool.Request{}},
-		"tool answer":      {httptool.Answer{}, []string{"text"}},
-		"tool description": {httptool.Description{}, []string{"name"}},
-		"reward request":   {of: httpreward.Request{}},
-		"reward answer":    {httpreward.Answer{}, []string{"reward"}},
-		"questions page":   {questions.Page{}, []string{"questions"}},
+		"tool-request":     {of: httptool.Request{}},
+		"tool-answer":      {httptool.Answer{}, []string{"text"}},
+		"tool-description": {httptool.Description{}, []string{"name"}},
+		"reward-request":   {of: httpreward.Request{}},
+		"reward-answer":    {httpreward.Answer{}, []string{"reward"}},
+		"questions-page":   {questions.Page{}, []string{"questions"}},
 		"refusal":          {remote.Refusal{}, []string{"error"}},
 	}
-	found := map[string]bool{}
-	for _, m := range block.FindAllStringSubmatch(page(t, "docs/extending.md"), -1) {
-		if m[1] != "json" {
-			continue
-		}
-		known, ok := types[m[2]]
-		require.True(t, ok, "no type is called %q", m[2])
-		found[m[2]] = true
+	text := page(t, "docs/extending.md")
+	for name, known := range types {
+		require.Contains(t, text, "(schemas/"+name+".json)")
+		data, err := os.ReadFile(filepath.Join(root(t), "docs", "schemas", name+".json"))
+		require.NoError(t, err)
 		var have map[string]any
-		require.NoError(t, json.Unmarshal([]byte(m[3]), &have), m[2])
-		written := strings.Contains(m[2], "request")
-		want, err := json.Marshal(schemaOf(reflect.TypeOf(known.of), known.needed, written))
+		require.NoError(t, json.Unmarshal(data, &have), name)
+		want, err := json.Marshal(schemaOf(reflect.TypeOf(known.of), known.needed, strings.Contains(name, "request")))
 		require.NoError(t, err)
 		got, err := json.Marshal(undescribed(have))
 		require.NoError(t, err)
-		require.JSONEq(t, string(want), string(got), m[2])
+		require.JSONEq(t, string(want), string(got), name)
 	}
-	require.Len(t, found, len(types), "each type has its schema in docs/extending.md")
+	entries, err := os.ReadDir(filepath.Join(root(t), "docs", "schemas"))
+	require.NoError(t, err)
+	require.Len(t, entries, len(types), "each schema is of a type")
 }
 
 // schemaOf is the JSON schema of a type, by its tags. written says that the code writes it, so that all is there that may not be
