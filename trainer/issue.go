@@ -176,7 +176,7 @@ func (i *issuer) applyEffects(e batch.Effects) {
 			i.admission.Reject()
 		}
 		delete(i.open, d.Group.ID())
-		drop := checkpoint.RecordDrop{Group: d.Group.ID(), Cursor: d.Group.Cursor, Reason: d.Reason, Reissue: d.Reissue, Size: d.Group.Size, Source: d.Group.Source()}
+		drop := dropRecord(d.Group, d.Reason, d.Reissue)
 		switch {
 		case !d.Reissue:
 		case i.cfg.MaxAttempts > 0 && d.Group.Attempt+1 >= i.cfg.MaxAttempts:

@@ -95,7 +95,7 @@ func loseOpenGroups(c *checkpoint.Checkpoint) (lost []checkpoint.RecordDrop, gon
 	}
 	s.Ledger, c.Pending = batch.Ledger{}, nil
 	for _, g := range s.Issue.Open {
-		lost = append(lost, checkpoint.RecordDrop{Group: g.Group().ID(), Cursor: g.Ticket.Cursor, Reason: schemas.ReasonLost, Reissue: true, Size: g.Group().Size, Source: g.Group().Source()})
+		lost = append(lost, dropRecord(g.Group(), schemas.ReasonLost, true))
 		s.Issue.Again = append(s.Issue.Again, checkpoint.Again{Cursor: g.Ticket.Cursor, Attempt: g.Ticket.Attempt})
 	}
 	s.Issue.Open, s.Issue.Refused, s.Admission.Running = nil, nil, 0
@@ -111,7 +111,7 @@ func (i *intake) dropUnknownTasks(s *checkpoint.State) (dropped []checkpoint.Rec
 			return false
 		}
 		i.deps.Log.Warn("an open group's task is not among the run's: the group is dropped", "group", g.Group().ID(), "task", g.Ticket.Task, "tasks", tasks)
-		dropped = append(dropped, checkpoint.RecordDrop{Group: g.Group().ID(), Cursor: g.Ticket.Cursor, Reason: schemas.ReasonUnknownTask, Reissue: true, Size: g.Group().Size, Source: g.Group().Source()})
+		dropped = append(dropped, dropRecord(g.Group(), schemas.ReasonUnknownTask, true))
 		s.Issue.Again = append(s.Issue.Again, checkpoint.Again{Cursor: g.Ticket.Cursor, Attempt: g.Ticket.Attempt})
 		s.Admission.Running--
 		return true

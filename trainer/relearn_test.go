@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/gpu/native"
+	"github.com/weir-rl/weir/trainer/batch"
 	"github.com/weir-rl/weir/trainer/checkpoint"
 	"github.com/weir-rl/weir/trainer/learner"
 	"github.com/weir-rl/weir/trainer/relearn"
@@ -312,4 +313,41 @@ func filesIn(t *testing.T, dir string) map[string]string {
 		return err
 	}))
 	return out
+}
+
+// The record has each group's prompt, and of each trajectory that was trained on its mean advantage.
+func TestTheRecordHasPromptsAndAdvantages(t *testing.T) {
+	t.Parallel()
+	r := &nativeRun{cfg: testConfig(t.TempDir()), w: newWorld(8)}
+	r.cfg.Steps, r.cfg.Selection.Resample.By, r.cfg.Selection.Resample.Take = 3, "on_correct", 2
+	r.cfg.Advantage.Name = "remax"
+	r.w.flat, r.cfg.Selection.DropZeroVariance = 2, true
+	r.train(t, nil)
+	records, err := checkpoint.ReadRecords(r.cfg.Checkpoint.Dir)
+	require.NoError(t, err)
+	passedOver, dropped := 0, 0
+	for _, rec := range records[1:] {
+		for _, g := range rec.Groups {
+			cursor, _, _, ok := batch.ParseTicketID(g.Members[0].ID)
+			require.True(t, ok)
+			require.Equal(t, "count", g.Task)
+			require.Equal(t, fmt.Sprintf("q%d", cursor), g.Prompt)
+			require.NotNil(t, g.Baseline)
+			require.Nil(t, g.Baseline.Advantage)
+			for _, m := range g.Members {
+				if m.PassedOver {
+					require.Nil(t, m.Advantage)
+					passedOver++
+					continue
+				}
+				require.InDelta(t, m.Reward-g.Baseline.Reward, *m.Advantage, 1e-6, "remax compares with the baseline")
+			}
+		}
+		for _, d := range rec.Dropped {
+			require.Equal(t, fmt.Sprintf("q%d", d.Cursor), d.Prompt)
+			dropped++
+		}
+	}
+	require.Positive(t, passedOver)
+	require.Positive(t, dropped)
 }

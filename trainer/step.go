@@ -9,7 +9,6 @@ import (
 
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
-	"github.com/weir-rl/weir/trainer/batch"
 	"github.com/weir-rl/weir/trainer/checkpoint"
 )
 
@@ -62,7 +61,7 @@ func (t *trainer) saveStep(ctx context.Context) error {
 	}
 	c.Record = t.newRecord(&c.State)
 	c.Record.Changed = append(slices.Clip(t.settings.changed), t.control.changed...)
-	c.Record.Groups = batchRecord(t.batch)
+	c.Record.Groups = batchRecord(t.batch, t.report.stats.learnt)
 	c.Batch = t.batch.Deliveries()
 	if t.batch != nil {
 		c.Record.Result = &checkpoint.Result{Numbers: checkpoint.FiniteNumbers(t.report.stats.learnt.Metrics())}
@@ -169,32 +168,6 @@ func (t *trainer) newRecord(s *checkpoint.State) checkpoint.Record {
 		r.AddOpen(g.Group().ID(), g.Ticket.Prompt.Source)
 	}
 	return r
-}
-
-// batchRecord returns a batch's groups in the form of a record; none for a nil batch.
-func batchRecord(b *batch.Batch) (groups []checkpoint.RecordGroup) {
-	if b == nil {
-		return nil
-	}
-	for _, g := range b.Groups {
-		group := checkpoint.RecordGroup{Group: g.ID(), Size: g.Size, Source: g.Source()}
-		for _, m := range g.Members {
-			group.Members = append(group.Members, memberRecord(m))
-		}
-		if g.Baseline != nil {
-			baseline := memberRecord(*g.Baseline)
-			group.Baseline = &baseline
-		}
-		groups = append(groups, group)
-	}
-	return groups
-}
-
-func memberRecord(m batch.Member) checkpoint.RecordMember {
-	return checkpoint.RecordMember{
-		ID: m.Trajectory.ID, Sequence: m.Sequence, Oldest: m.Oldest, Newest: m.Newest, Reward: m.Return,
-		PassedOver: m.PassedOver,
-	}
 }
 
 // publishVersion makes the version visible to the inference consumers.

@@ -83,6 +83,15 @@ func (f *Archive) addEntryLine(line []byte, segment int) {
 	f.all = append(f.all, archived{e, segment})
 }
 
+// eachEntry calls use with every entry, in order.
+func (f *Archive) eachEntry(use func(*archive.Entry)) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	for i := range f.all {
+		use(&f.all[i].Entry)
+	}
+}
+
 // newestEntry returns the newest entry of an id; nil where there is none.
 func (f *Archive) newestEntry(id string) *archived {
 	k, ok := sampleOf(id)

@@ -84,7 +84,7 @@ type Origin struct {
 func newEntry(t *schemas.Trajectory, sequence uint64, origin Origin, step int64, ended time.Time) Entry {
 	return Entry{
 		ID: t.ID, Sequence: sequence, Step: step, Producer: t.Producer,
-		Task: t.Task, Source: t.Source, Prompt: clipText(t.PromptID, maxAnswer),
+		Task: t.Task, Source: t.Source, Prompt: ClipPrompt(t.PromptID),
 		Question: clipText(origin.Question, maxQuestion), Accepted: clipText(strings.Join(origin.Accepted, " | "), maxAnswer),
 		Answer: clipText(t.Answer, maxAnswer), Stop: t.Stop, Reward: finiteOrZero(t.Reward),
 		Tokens: t.Tokens(), Sampled: t.ActionTokens(), Turns: len(t.Turns),
@@ -93,6 +93,9 @@ func newEntry(t *schemas.Trajectory, sequence uint64, origin Origin, step int64,
 		Spans: rolloutSpans(t),
 	}
 }
+
+// ClipPrompt is a prompt's id as Entry.Prompt has it.
+func ClipPrompt(id string) string { return clipText(id, maxAnswer) }
 
 // memberFate returns the fate of a member of a batch.
 func memberFate(m *batch.Member, baseline bool) string {

@@ -156,17 +156,34 @@ func ReadBatch(dir string, r *Record) ([]schemas.Delivery, error) {
 			Want: "SHA-256 " + r.Batch.SHA256, Have: "SHA-256 " + hash,
 		}
 	}
+	return decodeKept(r.Step, data)
+}
+
+// ReadKept reads the batch of a step without comparing it with the step's record. It is ErrNoBatch where it is not kept.
+func ReadKept(dir string, step int64) ([]schemas.Delivery, error) {
+	data, err := os.ReadFile(BatchPath(dir, step))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = ErrNoBatch
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read batch of step %d: %w", step, err)
+	}
+	return decodeKept(step, data)
+}
+
+// decodeKept decodes the file of a kept batch.
+func decodeKept(step int64, data []byte) ([]schemas.Delivery, error) {
 	decoder, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxBatchBytes))
 	if err != nil {
-		return nil, fmt.Errorf("read batch of step %d: %w", r.Step, err)
+		return nil, fmt.Errorf("read batch of step %d: %w", step, err)
 	}
 	defer decoder.Close()
 	if data, err = decoder.DecodeAll(data, nil); err != nil {
-		return nil, fmt.Errorf("read batch of step %d: %w", r.Step, err)
+		return nil, fmt.Errorf("read batch of step %d: %w", step, err)
 	}
 	deliveries, err := decodePending(data)
 	if err != nil {
-		return nil, fmt.Errorf("read batch of step %d: %w", r.Step, err)
+		return nil, fmt.Errorf("read batch of step %d: %w", step, err)
 	}
 	return deliveries, nil
 }

@@ -139,7 +139,10 @@ type RecordGroup struct {
 	// Size is the number of the group's tickets; 0 in lines of a build that did not note it.
 	Size int `json:"size,omitempty"`
 	// Source is the prompt's data set, or kind of question; "" where it has none, and in lines of a build that did not note sources.
-	Source  string         `json:"source,omitempty"`
+	Source string `json:"source,omitempty"`
+	// Task and Prompt are the task and the id of the group's prompt; "" in lines of a build that did not note them.
+	Task    string         `json:"task,omitempty"`
+	Prompt  string         `json:"prompt,omitempty"`
 	Members []RecordMember `json:"members"`
 	// Baseline is the greedy rollout that the members were compared with; nil where the advantage needs none.
 	Baseline *RecordMember `json:"baseline,omitempty"`
@@ -161,6 +164,9 @@ type RecordMember struct {
 	Oldest int64   `json:"oldest"`
 	Newest int64   `json:"newest"`
 	Reward float64 `json:"reward"`
+	// Advantage is the mean over its action tokens with which the step trained on it; nil where the step did not train on it, or a build
+	// did not note it.
+	Advantage *float32 `json:"advantage,omitempty"`
 	// PassedOver is set where the selection took other samples of the group to train on.
 	PassedOver bool `json:"passed_over,omitempty"`
 }
@@ -183,7 +189,10 @@ type RecordDrop struct {
 	Cursor  uint64         `json:"cursor"`
 	Reason  schemas.Reason `json:"reason"`
 	Reissue bool           `json:"reissue"`
-	// Size is the number of the group's tickets; 0 in lines of a build that did not note sizes. Source is as in RecordGroup.
+	// Size is the number of the group's tickets; 0 in lines of a build that did not note sizes. Source, Task and Prompt are as in
+	// RecordGroup.
 	Size   int    `json:"size,omitempty"`
 	Source string `json:"source,omitempty"`
+	Task   string `json:"task,omitempty"`
+	Prompt string `json:"prompt,omitempty"`
 }

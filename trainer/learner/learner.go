@@ -113,6 +113,7 @@ func (s *step) trainOnBatch(ctx context.Context, b *batch.Batch) error {
 	if err := s.assignCredit(ctx); err != nil {
 		return err
 	}
+	s.stats.Advantages = meanAdvantages(s.rows, s.result.Advantages)
 	// A silenced trajectory has counted in its group's advantages, and leaves the loss only now.
 	s.rows = s.rows.Silenced(s.cfg.silencedTrajectories(b))
 	return s.updatePolicy(ctx)

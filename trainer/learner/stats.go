@@ -17,6 +17,9 @@ type Stats struct {
 	OptimizerSteps, Skipped int64
 	// Tokens are the results for each token; nil unless Deps.KeepTokens is set.
 	Tokens *Tokens
+	// Advantages are the means over the action tokens of each trajectory that was trained on, in the batch's order; NaN where a trajectory
+	// has no such token.
+	Advantages []float64
 
 	// losses are the loss's own metrics, loss is the sum of the losses of the minibatches; entropy and mismatch are means
 	// over sampled tokens.

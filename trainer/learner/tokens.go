@@ -1,6 +1,9 @@
 package learner
 
-import "github.com/weir-rl/weir/trainer/batch"
+import (
+	"github.com/weir-rl/weir/trainer/batch"
+	"github.com/weir-rl/weir/trainer/loss"
+)
 
 // Tokens are a step's results for each token of its batch, for people to look at. Each array has an entry for each token of the rows. The
 // arrays do not change any more.
@@ -24,4 +27,22 @@ func (s *step) keepTokens() {
 	if t.Start == nil {
 		t.Start = t.Last
 	}
+}
+
+// meanAdvantages returns the mean advantage over the action tokens of each trajectory; NaN where a trajectory has none.
+func meanAdvantages(r *batch.Rows, advantages []float64) []float64 {
+	means := make([]loss.Mean, r.Trajectories)
+	for row, of := range r.Trajectory {
+		for k := r.Offsets[row]; k < r.Offsets[row+1]; k++ {
+			if r.Mask[k] != 0 && k < len(advantages) {
+				means[of].Sum += advantages[k]
+				means[of].Count++
+			}
+		}
+	}
+	out := make([]float64, len(means))
+	for i, m := range means {
+		out[i] = m.Sum / m.Count
+	}
+	return out
 }
