@@ -160,7 +160,7 @@ func (w *world) PublishWeights(_ context.Context, m *schemas.Manifest, shards we
 			return err
 		}
 		if name, ok := w.names[m.Version]; ok && name != m.Shards[0].Hash {
-			return fmt.Errorf("version %d was published with other weights", m.Version)
+			return fmt.Errorf("version %d was published with other weights: %w", m.Version, streams.ErrFenced)
 		}
 		decoded, err := safetensors.Decode(data)
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -253,6 +254,7 @@ func TestGoingBackWithAChangeSaysWhatToDo(t *testing.T) {
 		require.ErrorIs(t, err, ErrAbandoned)
 		require.NotErrorIs(t, err, streams.ErrFenced)
 		require.ErrorContains(t, err, "--model.folder "+checkpoint.StepDir(cfg.Checkpoint.Dir, 4)+" --trainer.cold_start.steps 0")
+		require.FileExists(t, filepath.Join(checkpoint.StepDir(cfg.Checkpoint.Dir, 4), gpu.ConfigFile), "it is a model folder")
 	}
 	now, err := run.LatestManifest(t.Context())
 	require.NoError(t, err)

@@ -87,7 +87,8 @@ func (t *trainer) relearnApart(
 }
 
 // relearnSteps learns the steps since the full checkpoint again, and compares each with its record, and the end with the checkpoint.
-// Another outcome is a warning here: a version that is published already is never replaced, and publishing it refuses other weights.
+// Another outcome is a warning here: a version that is published already is never replaced, and publishing it refuses other weights before
+// they take the checkpoint's place.
 func (t *trainer) relearnSteps(ctx context.Context, r *relearn.Relearner, c *checkpoint.Checkpoint) error {
 	began := t.deps.Now()
 	for _, record := range c.Since {
@@ -96,6 +97,7 @@ func (t *trainer) relearnSteps(ctx context.Context, r *relearn.Relearner, c *che
 			return fmt.Errorf("learn a step again: %w", err)
 		}
 		if d := relearn.Compare(record, checkpoint.Result{Numbers: numbers}).Largest(); d.Key != "" {
+			t.otherwise = c
 			t.deps.Log.Warn("a step that was learnt again came out otherwise", "step", record.Step, "number", d.Key, "was", d.Was, "now", d.Now)
 		}
 		t.deps.After("relearn")
@@ -105,6 +107,7 @@ func (t *trainer) relearnSteps(ctx context.Context, r *relearn.Relearner, c *che
 		return err
 	}
 	if differs := differingState(relearn.StateOf(c), now); len(differs) > 0 {
+		t.otherwise = c
 		t.deps.Log.Warn("the state that was learnt again is another", "step", c.State.Step, "differs", strings.Join(differs, ", "))
 	}
 	t.deps.Log.Info("learnt steps again", "steps", len(c.Since), "step", c.State.Step, "took", t.deps.Now().Sub(began))

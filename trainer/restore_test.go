@@ -104,6 +104,27 @@ func TestStepsAreLearntAgainUnderTheirOwnSettings(t *testing.T) {
 	require.Equal(t, files[false], files[true])
 }
 
+// Steps that come out otherwise when they are learnt again, as on a processor of another kind, take the place of no checkpoint: where their
+// version is published the start is refused, and the run goes on where it was trained. The other weights took the place of the light
+// checkpoint, and the run could not go on anywhere.
+func TestStepsThatComeOutOtherwiseTakeTheirCheckpointsPlaceNowhere(t *testing.T) {
+	t.Parallel()
+	r := &nativeRun{cfg: testConfig(t.TempDir()), w: newWorld(8)}
+	r.cfg.Steps, r.cfg.Optimizer.LearningRate = 6, 0.02
+	r.trainUntil(t, 3, nil, nil)
+	elsewhere := r.cfg
+	elsewhere.Optimizer.LearningRate = 0.021 // nothing says so: it stands for other rounding
+	err := Run(t.Context(), elsewhere, Deps{Engine: r.newEngine(t, 3), Stream: r.w, Prompts: prompts{8}, NewEngine: newWhole})
+	require.ErrorIs(t, err, ErrAbandoned)
+	require.ErrorContains(t, err, "the steps 1 to 3 were learnt again from their batches and came out otherwise")
+	require.ErrorContains(t, err, "--model.folder "+checkpoint.StepDir(r.cfg.Checkpoint.Dir, 0)+" ")
+	fulls, err := checkpoint.FullSteps(r.cfg.Checkpoint.Dir)
+	require.NoError(t, err)
+	require.Equal(t, []int64{0}, fulls)
+	r.trainUntil(t, 6, nil, nil)
+	audit(t, r.cfg, r.w)
+}
+
 // A light checkpoint whose batch is gone is named and passed over, and nothing is trained on twice.
 func TestALightCheckpointWithoutItsBatchIsPassedOver(t *testing.T) {
 	t.Parallel()

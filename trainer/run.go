@@ -46,12 +46,13 @@ func runOnce(ctx context.Context, cfg Config, deps Deps, known *poisoned) (err e
 	}
 	defer func() { err = errors.Join(fencedError(ctx, err), t.closeRooms()) }()
 
-	// What was learnt again is not learnt once more at the next start.
-	if err := t.completeCheckpoint(ctx); err != nil {
-		return err
-	}
 	// A crash may have cut off the stages after a checkpoint: all of them are done again.
 	if err := t.finishStep(ctx); err != nil {
+		return err
+	}
+	// What was learnt again is not learnt once more at the next start. The version was published before, so that weights other than those
+	// that the run had take the place of no checkpoint.
+	if err := t.completeCheckpoint(ctx); err != nil {
 		return err
 	}
 	for t.step < cfg.Steps {

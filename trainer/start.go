@@ -40,6 +40,8 @@ type trainer struct {
 	publisher *publisher
 	// fulls decides which checkpoints are full.
 	fulls fullSchedule
+	// otherwise is the light checkpoint whose steps came out otherwise when they were learnt again; nil where they did not.
+	otherwise *checkpoint.Checkpoint
 	// recorded is the record of the newest checkpoint, and metrics are its step's.
 	recorded checkpoint.Record
 	metrics  map[string]float64

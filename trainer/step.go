@@ -99,6 +99,7 @@ func (t *trainer) completeCheckpoint(ctx context.Context) error {
 	if err := t.rewriteCheckpoint(ctx, t.store.Complete); err != nil {
 		return err
 	}
+	t.otherwise = nil
 	t.fulls.noteFull(t.step, t.deps.Now(), t.deps.Now().Sub(began))
 	t.deps.After("complete")
 	return nil
@@ -176,7 +177,7 @@ func (t *trainer) publishVersion(ctx context.Context) error {
 	if err := t.publisher.publishVersion(ctx, t.version); err != nil {
 		if errors.Is(err, streams.ErrFenced) && t.deps.Stream.Check(ctx) == nil {
 			// No other trainer has the run: the published version is of a step that this run did before it went back.
-			err = t.abandonedError()
+			err = t.abandonedError(ctx)
 		}
 		return fmt.Errorf("publish version %d: %w", t.version.number, err)
 	}
@@ -201,13 +202,22 @@ func (t *trainer) putControl(ctx context.Context) error {
 	return nil
 }
 
-// ErrAbandoned is returned when the trainer went back to an older checkpoint and trained a step otherwise than the version
-// of the step that is published.
+// ErrAbandoned is returned when a step came out otherwise than the version of it that is published: the trainer went back to an older
+// checkpoint, or learnt the steps of a light one again elsewhere than the run was trained.
 var ErrAbandoned = errors.New("it is published with other weights")
 
 // abandonedError explains how to go on when the published version has other weights. A version is not replaced: engines sample from it, and
-// trajectories that wait in the stream name it.
-func (t *trainer) abandonedError() error {
+// trajectories that wait in the stream name it. The checkpoint that it names has weights.
+func (t *trainer) abandonedError(ctx context.Context) error {
+	if c := t.otherwise; c != nil {
+		return fmt.Errorf("%w: the steps %d to %d were learnt again from their batches and came out otherwise than the run made them, as on a "+
+			"processor of another kind, with another build of weir, or under settings that were changed. The checkpoints are as they were: "+
+			"start the run as and where it was trained; or go on from step %d as a new run, with --run.name and --model.folder %s "+
+			"--trainer.cold_start.steps 0", ErrAbandoned, c.Full.State.Step+1, c.State.Step, c.Full.State.Step, c.Full.Dir)
+	}
+	if err := t.completeCheckpoint(ctx); err != nil {
+		return err
+	}
 	return fmt.Errorf("%w: the run went back to an older checkpoint, and the step came out otherwise than before. "+
 		"A published version is never replaced: go on from here as a new run, with --run.name and --model.folder %s --trainer.cold_start.steps 0; "+
 		"or remove that folder and put back the checkpoints that were newer", ErrAbandoned, t.store.Path(t.step))

@@ -20,6 +20,7 @@ import (
 	"github.com/weir-rl/weir/trainer"
 	"github.com/weir-rl/weir/trainer/checkpoint"
 	"github.com/weir-rl/weir/trainer/learner"
+	"github.com/weir-rl/weir/trainer/loss"
 	"github.com/weir-rl/weir/trainer/relearn"
 )
 
@@ -108,20 +109,15 @@ func (r *stepReplayer) configOf(settings map[string]string, whatIf bool) (*confi
 		flags["model.folder"] = "" // it is on the machine of the run
 	}
 	from := config.Sources{Written: r.written, Files: r.run.Files, Environ: r.run.Environ, Flags: flags}
-	cfg, _, err := Resolve(r.run.Parts, from)
+	cfg, err := r.resolveUnder(from, settings)
 	if err != nil {
 		return nil, err
 	}
-	for _, c := range trainer.Changes(trainingSettings(cfg), settings) {
-		if decidesLearning(c) {
-			flags[c.Key] = c.After
-		}
-	}
 	if whatIf {
 		maps.Copy(flags, r.Set)
-	}
-	if cfg, _, err = Resolve(r.run.Parts, from); err != nil {
-		return nil, err
+		if cfg, _, err = Resolve(r.run.Parts, from); err != nil {
+			return nil, err
+		}
 	}
 	if r.Unpacked != "" { // a stranger's configuration names no programs of this machine
 		cfg.Torch, cfg.Engines = r.run.Config.Torch, r.run.Config.Engines
@@ -133,9 +129,53 @@ func (r *stepReplayer) configOf(settings map[string]string, whatIf bool) (*confi
 	return cfg, nil
 }
 
-// learnerOf is the learner's configuration under the settings of earlier steps of the run.
+// resolveUnder puts settings that decide learning into the flags of the sources, and returns the configuration. An algorithm's own keys are
+// compared once the sources name the algorithm.
+func (r *stepReplayer) resolveUnder(from config.Sources, settings map[string]string) (*config.Config, error) {
+	for {
+		cfg, _, err := Resolve(r.run.Parts, from)
+		if err != nil {
+			return nil, err
+		}
+		added := false
+		for _, c := range trainer.Changes(trainingSettings(cfg), settings) {
+			if _, has := from.Flags[c.Key]; has || !decidesLearning(c) {
+				continue
+			}
+			from.Flags[c.Key], added = flagText(c), true
+		}
+		if !added {
+			return cfg, nil
+		}
+	}
+}
+
+// flagText is the later value of a change as a flag has it. In the text of a list a rule of the loss has five words, any other element a
+// word.
+func flagText(c checkpoint.RecordChange) string {
+	if !strings.HasPrefix(c.After, "[") {
+		return c.After
+	}
+	words, size := strings.Fields(strings.Trim(c.After, "[]")), 1
+	if strings.HasSuffix(c.Key, ".rules") && len(words)%loss.RuleWords == 0 {
+		size = loss.RuleWords
+	}
+	var elements []string
+	for element := range slices.Chunk(words, size) {
+		elements = append(elements, strings.Join(element, " "))
+	}
+	return strings.Join(elements, ",")
+}
+
+// learnerOf is the learner's configuration under the settings of earlier steps of the run. The configuration that the run has left names
+// the rest: the sources of now may have keys of an algorithm that was not chosen then.
 func (s *Run) learnerOf(settings map[string]string) (learner.Config, error) {
-	cfg, err := (&stepReplayer{run: s, written: writtenConfig(s.Config)}).configOf(settings, false)
+	was := *s
+	written := writtenConfig(s.Config)
+	if written != "" {
+		was.Files, was.Environ = nil, nil
+	}
+	cfg, err := (&stepReplayer{run: &was, written: written}).configOf(settings, false)
 	if err != nil {
 		return learner.Config{}, err
 	}
@@ -145,9 +185,8 @@ func (s *Run) learnerOf(settings map[string]string) (learner.Config, error) {
 // decidesLearning reports whether a step's learning may depend on a setting that can be read back from its text.
 func decidesLearning(c checkpoint.RecordChange) bool {
 	section, _, _ := strings.Cut(c.Key, ".")
-	list := strings.HasPrefix(c.After, "[") || strings.HasPrefix(c.After, "map[")
 	switch {
-	case list, c.Key == "model.folder", strings.HasPrefix(c.Key, "trainer.checkpoint."), strings.HasPrefix(c.Key, "trainer.archive."):
+	case strings.HasPrefix(c.After, "map["), c.Key == "model.folder", strings.HasPrefix(c.Key, "trainer.checkpoint."), strings.HasPrefix(c.Key, "trainer.archive."):
 		return false
 	}
 	return c.Key == "run.seed" || slices.Contains([]string{"trainer", "model", "native"}, section)

@@ -32,9 +32,12 @@ func parseRules(texts []string) ([]rule, error) {
 	return rules, errors.Join(errs...)
 }
 
+// RuleWords is how many words a rule of a correction has.
+const RuleWords = 5
+
 func parseRule(text string) (rule, error) {
 	f := strings.Fields(text)
-	if len(f) != 5 {
+	if len(f) != RuleWords {
 		return rule{}, errors.New(`want "ACTION OVER METRIC LOWER UPPER", as in "mask token ratio - 5"`)
 	}
 	r := rule{action: f[0], over: f[1], metric: f[2]}
