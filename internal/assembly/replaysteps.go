@@ -186,7 +186,8 @@ func (s *Run) learnerOf(settings map[string]string) (learner.Config, error) {
 func decidesLearning(c checkpoint.RecordChange) bool {
 	section, _, _ := strings.Cut(c.Key, ".")
 	switch {
-	case strings.HasPrefix(c.After, "map["), c.Key == "model.folder", strings.HasPrefix(c.Key, "trainer.checkpoint."), strings.HasPrefix(c.Key, "trainer.archive."):
+	case strings.HasPrefix(c.After, "map["), c.Key == "model.folder",
+		strings.HasPrefix(c.Key, "trainer.checkpoint."), strings.HasPrefix(c.Key, "trainer.archive."):
 		return false
 	}
 	return c.Key == "run.seed" || slices.Contains([]string{"trainer", "model", "native"}, section)

@@ -228,6 +228,35 @@ assert weir.episode() is e
                     self.assertEqual(error.code, status)
         self.assertEqual(g.outcomes, [], "the answer is the outcome")
 
+    def test_a_request_of_the_agents_own_is_not_the_models(self) -> None:
+        """An address that the model wrote was taken for a model that is away: the episode was tried again, and never trained on."""
+
+        @weir.agent
+        def reader(e: weir.Episode) -> str:
+            return str(post(e.ask(e.prompt), {}))
+
+        with Gateway() as g, weir.Service(reader) as s, contextlib.redirect_stderr(io.StringIO()):
+            with unittest.mock.patch.object(weir.Episode, "ask", return_value="http://127.0.0.1:9"), self.assertRaises(urllib.error.HTTPError) as got:
+                post(s.url, offer(g.url))
+            with got.exception as error:
+                self.assertEqual(error.code, 500)
+
+    def test_whatever_a_part_does_is_answered(self) -> None:
+        """The connection was closed without an answer, and a request that came again waited for ever."""
+
+        @weir.tool
+        def run(code: str) -> object:
+            if code == "exit":
+                sys.exit(3)
+            return weir.Observation("", reward=float(code)) if code == "nan" else weir.Observation(code.encode())  # type: ignore[arg-type]
+
+        with weir.Service(run) as s, contextlib.redirect_stderr(io.StringIO()):
+            for code in ("exit", "exit", "nan", "bytes"):
+                with self.assertRaises(urllib.error.HTTPError) as got:
+                    post(s.url, {"arguments": {"code": code}}, headers={"Idempotency-Key": code}, timeout=10)
+                with got.exception as error:
+                    self.assertEqual(error.code, 500)
+
     def test_coming_for_episodes(self) -> None:
         with Gateway() as g:
             for e in weir.episodes(g.url, "key"):

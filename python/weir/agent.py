@@ -34,12 +34,10 @@ class Agent:
         episode = Episode.from_offer(request, posts=False)
         try:
             text = self.play(episode)
-        except urllib.error.HTTPError as error:
-            if error.code == 429 or error.code >= 500:
+        except OSError as error:
+            if episode._lost_model(error):
                 raise Unavailable(str(error)) from error
-            raise  # a limit refused the request: the episode ends
-        except (ConnectionError, urllib.error.URLError) as error:
-            raise Unavailable(str(error)) from error
+            raise  # a limit refused the request, or the agent failed: the episode ends
         if text is not None:
             episode.answer(text)
         return dict(episode.outcome)

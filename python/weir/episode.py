@@ -44,6 +44,8 @@ class Episode:
     #: Whether the end of a with block posts the outcome.
     posts: bool = True
     _outcome: dict[str, Any] = field(default_factory=dict, repr=False)
+    #: The last error of a request to the model.
+    _failure: Exception | None = field(default=None, repr=False)
 
     def answer(self, text: str) -> None:
         """Sets the answer."""
@@ -53,6 +55,12 @@ class Episode:
         """Sets the reward, for tasks with reward: {type: posted}. components are parts of it by name, which metrics show; exact_match is the share of right answers in scores."""
         self._outcome["reward"] = float(value)
         self._outcome["rewards"] = {name: float(part) for name, part in components.items()}
+
+    def _lost_model(self, error: BaseException) -> bool:
+        """Whether an error is that complete could not reach the model. Any other request of the agent, such as one to an address that the model wrote, is its own."""
+        if error is not self._failure:
+            return False
+        return not isinstance(error, urllib.error.HTTPError) or error.code == 429 or error.code >= 500
 
     @property
     def outcome(self) -> Mapping[str, Any]:
@@ -64,7 +72,11 @@ class Episode:
         if isinstance(messages, str):
             messages = [{"role": "user", "content": messages}]
         body = {"model": model or os.environ.get("MODEL", "policy"), "messages": messages, **parameters}
-        answer = post(self.base_url + "/chat/completions", body, self.api_key)
+        try:
+            answer = post(self.base_url + "/chat/completions", body, self.api_key)
+        except OSError as error:
+            self._failure = error
+            raise
         message: dict[str, Any] = answer["choices"][0]["message"]
         return message
 

@@ -66,14 +66,16 @@ class Answers:
 
 
 def respond(part: Part, request: dict[str, Any]) -> tuple[int, Any]:
-    """The status and the body by which a part answers."""
+    """The status and the body by which a part answers. Whatever the part does, there is an answer: where none came, Weir would try the call again and again."""
     try:
-        return 200, part.respond(request)
+        body = part.respond(request)
+        json.dumps(body, allow_nan=False)  # JSON has it
+        return 200, body
     except Refused as refusal:
         return 400, {"error": str(refusal)}
     except Unavailable as absence:
         return 503, {"error": str(absence)}
-    except Exception as error:
+    except BaseException as error:  # code that the policy wrote may call sys.exit
         traceback.print_exc()
         return 500, {"error": f"{type(error).__name__}: {error}"}
 
