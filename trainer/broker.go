@@ -3,6 +3,7 @@ package trainer
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/weir-rl/weir/schemas"
@@ -69,6 +70,21 @@ func (s *runStream) Published(ctx context.Context) (int64, error) {
 		return 0, err
 	}
 	return m.Version, nil
+}
+
+func (s *runStream) BringNewest(ctx context.Context, dir string) ([]string, error) {
+	m, err := s.LatestManifest(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if m.Adapter != nil {
+		return nil, fmt.Errorf("version %d was published as adapters: set torch.deterministic again for this start", m.Version)
+	}
+	loader, err := weights.NewLoader(s.Run, s.config)
+	if err != nil {
+		return nil, err
+	}
+	return loader.Files(ctx, m, dir)
 }
 
 // idleWait is how long the trainer waits for a message before it looks whether the stream is full.

@@ -51,6 +51,8 @@ type Stream interface {
 	Control(ctx context.Context) (*schemas.Control, error)
 	// Published is the newest version that was published, 0 if there is none.
 	Published(ctx context.Context) (int64, error)
+	// BringNewest brings the files of the newest published version into a folder, verified against its manifest. Adapters fail.
+	BringNewest(ctx context.Context, dir string) (paths []string, err error)
 	// FollowControl calls changed with the last control and with each later control until ctx ends.
 	FollowControl(ctx context.Context, changed func(*schemas.Control)) error
 }

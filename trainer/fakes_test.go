@@ -7,6 +7,8 @@ import (
 	"hash/fnv"
 	"io"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -43,6 +45,7 @@ type world struct {
 	weights  map[int64][]float32
 	names    map[int64]string
 	latest   int64
+	newest   []byte // the file of the newest version
 	control  *schemas.Control
 	watchers map[chan *schemas.Control]bool
 	rejected map[uint64]schemas.Reason
@@ -167,7 +170,7 @@ func (w *world) PublishWeights(_ context.Context, m *schemas.Manifest, shards we
 			return err
 		}
 		w.names[m.Version], w.weights[m.Version] = m.Shards[0].Hash, decoded.Tensors[0].Data
-		w.latest = max(w.latest, m.Version)
+		w.latest, w.newest = max(w.latest, m.Version), data
 		return nil
 	})
 }
@@ -205,6 +208,14 @@ func (w *world) Published(context.Context) (int64, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return max(0, w.latest), nil
+}
+
+// BringNewest writes the newest version into a folder.
+func (w *world) BringNewest(_ context.Context, dir string) ([]string, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	path := filepath.Join(dir, "version")
+	return []string{path}, errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(path, w.newest, 0o644))
 }
 
 func (w *world) FollowControl(ctx context.Context, changed func(*schemas.Control)) error {

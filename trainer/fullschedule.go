@@ -3,15 +3,17 @@ package trainer
 import (
 	"time"
 
+	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/trainer/checkpoint"
 )
 
 // fullSchedule decides which checkpoints are full. The others are light: their steps are learnt again at a start.
 type fullSchedule struct {
 	cfg checkpoint.Config
-	// steps is the run's number of steps, repeats whether the engine repeats to the bit.
-	steps   int64
-	repeats bool
+	// steps is the run's number of steps. again reports whether steps can be learnt again: to the bit, or so near the published version that
+	// its weights take the place of those that were learnt.
+	steps int64
+	again bool
 	// light is set while the newest checkpoint is a light one.
 	light bool
 	// step, at and cost are those of the newest full checkpoint that this process has written; a zero cost where it has written none.
@@ -21,14 +23,17 @@ type fullSchedule struct {
 }
 
 func newFullSchedule(cfg Config, deps Deps) fullSchedule {
-	return fullSchedule{cfg: cfg.Checkpoint, steps: cfg.Steps, repeats: deps.Engine.Limits().Repeats}
+	a, ok := deps.Engine.(gpu.Adapting)
+	adapts := ok && a.Adapts() // versions are adapters then, and checkpoints whole models
+	again := deps.Engine.Limits().Repeats || !adapts && cfg.Checkpoint.MaxDrift > 0
+	return fullSchedule{cfg: cfg.Checkpoint, steps: cfg.Steps, again: again}
 }
 
 // isFullDue reports whether the checkpoint of a step is to be full. A start finds a full one before any light one, since the first is full
 // and a start makes the newest full.
 func (f *fullSchedule) isFullDue(step int64, now time.Time) bool {
 	switch every := int64(f.cfg.Every); {
-	case !f.repeats, step == 0, step >= f.steps, every > 0 && step%every == 0:
+	case !f.again, step == 0, step >= f.steps, every > 0 && step%every == 0:
 		return true
 	case f.cfg.FullEvery > 0:
 		return step-f.step >= f.cfg.FullEvery

@@ -24,6 +24,8 @@ type nativeRun struct {
 	cfg  Config
 	lora native.LoRA
 	w    *world
+	// wrap is put around engines, unless nil.
+	wrap func(gpu.Engine) gpu.Engine
 }
 
 // newEngine makes a policy; other seeds start with other weights.

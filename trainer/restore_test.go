@@ -11,30 +11,47 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/gpu/safetensors"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/trainer/checkpoint"
 	"github.com/weir-rl/weir/trainer/learner"
 )
 
-// trainUntil trains until a step is done, and stops as a killed process does: without a last checkpoint.
-func (r *nativeRun) trainUntil(t *testing.T, step int64, settings map[string]string, before func(map[string]string) (learner.Config, error)) {
+var errEnough = errors.New("enough steps")
+
+// runUntil trains until a step is done, and stops as a killed process does: without a last checkpoint.
+func (r *nativeRun) runUntil(t *testing.T, step int64) error {
+	t.Helper()
+	return r.runUnder(t, step, nil, nil)
+}
+
+func (r *nativeRun) runUnder(t *testing.T, step int64, settings map[string]string, before func(map[string]string) (learner.Config, error)) error {
 	t.Helper()
 	ctx, stop := context.WithCancelCause(t.Context())
 	defer stop(nil)
-	enough := errors.New("enough steps")
+	engine := r.newEngine(t, 3)
+	if r.wrap != nil {
+		engine = r.wrap(engine)
+	}
 	err := Run(ctx, r.cfg, Deps{
-		Engine: r.newEngine(t, 3), Stream: r.w, Prompts: prompts{8}, NewEngine: newWhole, Settings: settings, LearnerOf: before,
+		Engine: engine, Stream: r.w, Prompts: prompts{8}, NewEngine: newWhole, Settings: settings, LearnerOf: before,
 		Observer: func(e schemas.Event) {
 			if e.Type == schemas.EventStepDone && e.Step == step && step < r.cfg.Steps {
-				stop(enough)
+				stop(errEnough)
 			}
 		},
 	})
-	if step < r.cfg.Steps {
-		require.ErrorIs(t, err, enough)
-	} else {
-		require.NoError(t, err)
+	if errors.Is(err, errEnough) {
+		return nil
 	}
+	return err
+}
+
+// trainUntil is runUntil under settings.
+func (r *nativeRun) trainUntil(t *testing.T, step int64, settings map[string]string, before func(map[string]string) (learner.Config, error)) {
+	t.Helper()
+	require.NoError(t, r.runUnder(t, step, settings, before))
 }
 
 // Invariant: a start from a light checkpoint goes on with the weights, the optimizer and the random state that the run had.
@@ -153,21 +170,117 @@ func TestTheScheduleOfFullCheckpoints(t *testing.T) {
 		return full
 	}
 	for name, c := range map[string]struct {
-		cfg     checkpoint.Config
-		repeats bool
-		cost    time.Duration
-		want    []int64
+		cfg   checkpoint.Config
+		again bool
+		cost  time.Duration
+		want  []int64
 	}{
-		"each":              {checkpoint.Config{FullEvery: 1}, true, time.Second, []int64{0, 1, 2, 3, 4, 5, 6, 7, 8}},
-		"every third":       {checkpoint.Config{FullEvery: 3}, true, time.Second, []int64{0, 3, 6, 8}},
-		"none by time":      {checkpoint.Config{}, true, time.Second, []int64{0, 8}},
-		"by time":           {checkpoint.Config{FullShare: 0.5}, true, 2 * time.Second, []int64{0, 4, 8}},
-		"cheap":             {checkpoint.Config{FullShare: 0.5}, true, time.Second / 2, []int64{0, 1, 2, 3, 4, 5, 6, 7, 8}},
-		"kept for good":     {checkpoint.Config{Every: 5}, true, time.Second, []int64{0, 5, 8}},
-		"does not repeat":   {checkpoint.Config{FullShare: 0.5}, false, time.Hour, []int64{0, 1, 2, 3, 4, 5, 6, 7, 8}},
-		"dear, half a time": {checkpoint.Config{FullShare: 0.5}, true, 3 * time.Second, []int64{0, 6, 8}},
+		"each":                   {checkpoint.Config{FullEvery: 1}, true, time.Second, []int64{0, 1, 2, 3, 4, 5, 6, 7, 8}},
+		"every third":            {checkpoint.Config{FullEvery: 3}, true, time.Second, []int64{0, 3, 6, 8}},
+		"none by time":           {checkpoint.Config{}, true, time.Second, []int64{0, 8}},
+		"by time":                {checkpoint.Config{FullShare: 0.5}, true, 2 * time.Second, []int64{0, 4, 8}},
+		"cheap":                  {checkpoint.Config{FullShare: 0.5}, true, time.Second / 2, []int64{0, 1, 2, 3, 4, 5, 6, 7, 8}},
+		"kept for good":          {checkpoint.Config{Every: 5}, true, time.Second, []int64{0, 5, 8}},
+		"cannot be learnt again": {checkpoint.Config{FullShare: 0.5}, false, time.Hour, []int64{0, 1, 2, 3, 4, 5, 6, 7, 8}},
+		"dear, half a time":      {checkpoint.Config{FullShare: 0.5}, true, 3 * time.Second, []int64{0, 6, 8}},
 	} {
-		f := &fullSchedule{cfg: c.cfg, steps: 8, repeats: c.repeats}
+		f := &fullSchedule{cfg: c.cfg, steps: 8, again: c.again}
 		require.Equal(t, c.want, at(f, c.cost, time.Second), name)
 	}
+}
+
+// inexact is an engine that comes out a little otherwise each time.
+type inexact struct {
+	gpu.Engine
+	off  float64
+	made *int
+}
+
+func (e *inexact) Limits() gpu.Limits {
+	l := e.Engine.Limits()
+	l.Repeats = false
+	return l
+}
+
+func (e *inexact) Step(ctx context.Context, o gpu.StepOptions) (gpu.StepStats, error) {
+	*e.made++
+	o.LearningRate *= 1 + e.off*float64(*e.made)
+	return e.Engine.Step(ctx, o)
+}
+
+// Invariant: a version that was published stays what it is.
+func TestInvariantAPublishedVersionStaysWhatItIs(t *testing.T) {
+	t.Parallel()
+	for _, dtype := range []string{"float32", "bfloat16"} {
+		t.Run(dtype, func(t *testing.T) {
+			t.Parallel()
+			r := &nativeRun{cfg: testConfig(t.TempDir()), w: newWorld(8)}
+			r.cfg.Steps, r.cfg.Optimizer.LearningRate, r.cfg.Publish.DType = 7, 0.02, dtype
+			r.cfg.Checkpoint.MaxDrift = 0.2
+			made := 0
+			start := func(step int64, off float64) error {
+				r.wrap = func(e gpu.Engine) gpu.Engine { return &inexact{e, off, &made} }
+				return r.runUntil(t, step)
+			}
+			require.NoError(t, start(3, 0.003))
+			fulls, err := checkpoint.FullSteps(r.cfg.Checkpoint.Dir)
+			require.NoError(t, err)
+			require.Equal(t, []int64{0}, fulls)
+
+			// What comes out elsewhere is named, and the run stays as it is.
+			require.ErrorContains(t, start(5, 1), "trainer.checkpoint.max_drift is 0.2")
+			fulls, err = checkpoint.FullSteps(r.cfg.Checkpoint.Dir)
+			require.NoError(t, err)
+			require.Equal(t, []int64{0}, fulls)
+
+			// The world refuses other weights under the number of a published version.
+			require.NoError(t, start(5, 0.003))
+			saved, err := safetensors.ReadFile(filepath.Join(checkpoint.StepDir(r.cfg.Checkpoint.Dir, 3), gpu.WeightsFile))
+			require.NoError(t, err)
+			as := safetensors.F32
+			if dtype == "bfloat16" {
+				as = safetensors.BF16
+			}
+			for i, x := range saved.Tensors[0].Data {
+				require.Equal(t, r.w.weights[3][i], as.Round(x))
+			}
+			require.NoError(t, start(7, 0.003))
+			records := audit(t, r.cfg, r.w)
+			require.Nil(t, records[2].Drift)
+			require.Nil(t, records[4].Drift)
+			require.Nil(t, records[7].Drift)
+			for step, from := range map[int]int64{3: 0, 5: 3} {
+				d := records[step].Drift
+				require.NotNil(t, d, step)
+				require.Equal(t, from, d.From)
+				require.Positive(t, d.Share)
+				require.Less(t, d.Share, 0.2)
+				require.Positive(t, d.Changed)
+			}
+		})
+	}
+}
+
+// A version that was not published before the stop is what was learnt again, and published so.
+func TestAVersionThatWasNotPublishedIsTheOneLearntAgain(t *testing.T) {
+	t.Parallel()
+	r := &nativeRun{cfg: testConfig(t.TempDir()), w: newWorld(8)}
+	r.cfg.Steps, r.cfg.Optimizer.LearningRate = 5, 0.02
+	r.cfg.Checkpoint.MaxDrift = 0.2
+	made := 0
+	r.wrap = func(e gpu.Engine) gpu.Engine { return &inexact{e, 0.003, &made} }
+	published := 0
+	r.w.crash = func(point string) error {
+		if point == "before publish" {
+			if published++; published == 4 {
+				return errCrash
+			}
+		}
+		return nil
+	}
+	require.ErrorIs(t, r.runUntil(t, 5), errCrash)
+	require.NotContains(t, r.w.names, int64(3))
+	require.NoError(t, r.runUntil(t, 5))
+	require.Nil(t, audit(t, r.cfg, r.w)[3].Drift)
+	require.Contains(t, r.w.names, int64(3))
 }

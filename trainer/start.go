@@ -44,6 +44,9 @@ type trainer struct {
 	otherwise *checkpoint.Checkpoint
 	// recorded is the record of the newest checkpoint, and metrics are its step's.
 	recorded checkpoint.Record
+	// drift is how far the newest version came out from the published version when it was learnt again; nil where it was not, and at every
+	// later step.
+	drift    *checkpoint.Drift
 	metrics  map[string]float64
 	settings settings
 }

@@ -1,6 +1,7 @@
 package trainer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -73,7 +74,7 @@ func (t *trainer) saveStep(ctx context.Context) error {
 	}
 	t.metrics = c.State.Metrics
 	t.fulls.noteSaved(c, t.deps.Now(), t.deps.Now().Sub(began))
-	t.recorded = c.Record
+	t.recorded, t.drift = c.Record, nil
 	t.intake.Recorded()
 	t.settings.changed, t.control.changed = nil, nil
 	t.version = version{number: t.step, at: c.State.SavedAt}
@@ -121,6 +122,7 @@ func (t *trainer) rewriteCheckpoint(ctx context.Context, write func(context.Cont
 	c.Record.Continue(t.recorded)
 	c.Record.Groups, c.Record.Batch, c.Record.Changed = t.recorded.Groups, t.recorded.Batch, t.recorded.Changed
 	c.Record.Result, c.Record.Began, c.State.Metrics = t.recorded.Result, t.recorded.Began, t.metrics
+	c.Record.Drift = cmp.Or(t.drift, t.recorded.Drift)
 	c.Record.Rejected = append(slices.Clone(t.recorded.Rejected), c.Record.Rejected...)
 	c.Record.Dropped = append(slices.Clone(t.recorded.Dropped), c.Record.Dropped...)
 	if err := write(ctx, c); err != nil {

@@ -113,3 +113,14 @@ func toF16(v float32) uint16 {
 	rounded := magnitude - 112<<23 + 0xfff + magnitude>>13&1
 	return sign | uint16(rounded>>13)
 }
+
+// Round is a number as it is when it was stored in the type and read again.
+func (d DType) Round(v float32) float32 {
+	switch d {
+	case BF16:
+		return RoundBF16(v)
+	case F16:
+		return RoundF16(v)
+	}
+	return v
+}

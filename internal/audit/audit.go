@@ -36,6 +36,9 @@ type Report struct {
 	Gone int `json:"gone"`
 	// Settings are the settings that changed between two steps: no faults.
 	Settings List `json:"settings_changed"`
+	// LearntAgain are the versions whose steps an engine that does not repeat to the bit has learnt again, and how far it came out from what
+	// was published: no faults.
+	LearntAgain List `json:"learnt_again"`
 	// Twice are trajectories that entered two steps, or a step twice, and prompts of which two groups did.
 	Twice List `json:"twice"`
 	// Lost are messages that a witness saw stored and that neither a step nor a refusal accounts for, and that
@@ -172,7 +175,9 @@ func newAuditor(eta int, witnessed bool) *auditor {
 		r: &Report{Rejected: map[schemas.Reason]int{}}, eta: int64(eta),
 		samples: map[[2]int]*table{}, others: map[string]int64{}, places: map[life]*table{},
 	}
-	for _, l := range []*List{&a.r.Settings, &a.r.Twice, &a.r.Lost, &a.r.Contradicted, &a.r.Stale, &a.r.Skipped, &a.r.Gaps, &a.r.Lines} {
+	for _, l := range []*List{
+		&a.r.Settings, &a.r.LearntAgain, &a.r.Twice, &a.r.Lost, &a.r.Contradicted, &a.r.Stale, &a.r.Skipped, &a.r.Gaps, &a.r.Lines,
+	} {
 		l.First = []string{}
 	}
 	if witnessed {
@@ -198,6 +203,10 @@ func (a *auditor) addRecord(rec *checkpoint.Record) {
 			changes = append(changes, c.String())
 		}
 		a.r.Settings.addLine("settings changed at step %d: %s", rec.Step, strings.Join(changes, "; "))
+	}
+	if d := rec.Drift; d != nil {
+		const line = "version %d was learnt again from step %d, %.2g %% of its way from the published version, with which the run went on"
+		a.r.LearntAgain.addLine(line, rec.Step, d.From, 100*d.Share)
 	}
 	for i := range rec.Groups {
 		a.auditGroup(rec, &rec.Groups[i])

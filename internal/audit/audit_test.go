@@ -70,6 +70,18 @@ func TestAnHonestRunPasses(t *testing.T) {
 	require.EqualValues(t, 1, r.MaxStaleness)
 }
 
+// A version that was learnt again is reported, and is no fault.
+func TestAVersionThatWasLearntAgainIsReported(t *testing.T) {
+	t.Parallel()
+	records := honest()
+	records[2].Drift = &checkpoint.Drift{From: 0, Share: 0.004, Changed: 0.1}
+	r := Check(records, 1, nil)
+	require.NoError(t, r.Err())
+	require.Equal(t, []string{
+		"version 2 was learnt again from step 0, 0.4 % of its way from the published version, with which the run went on",
+	}, r.LearntAgain.First)
+}
+
 func TestABaselineIsAccountedFor(t *testing.T) {
 	t.Parallel()
 	records := honest()

@@ -106,6 +106,9 @@ func (r *runRecord) printAudit(asJSON bool) error {
 	for _, line := range found.Settings.Text("changes of settings") {
 		fmt.Fprintln(r.out, line)
 	}
+	for _, line := range found.LearntAgain.Text("versions learnt again") {
+		fmt.Fprintln(r.out, line)
+	}
 	for _, line := range found.Faults() {
 		fmt.Fprintln(r.out, "  "+report.Plain(line))
 	}

@@ -29,6 +29,8 @@ type Record struct {
 	Began *Published `json:"began,omitempty"`
 	// Result is what the step made of its batch; nil in lines of a build that did not note it.
 	Result *Result `json:"result,omitempty"`
+	// Drift is set where the step's tensors were learnt again on an engine that does not repeat to the bit.
+	Drift *Drift `json:"drift,omitempty"`
 	// Rejected are the trajectories that ended otherwise.
 	Rejected []RecordRejection `json:"rejected,omitempty"`
 	// Dropped are the groups that were not trained on.
@@ -72,6 +74,17 @@ type Published struct {
 	Adapter    bool   `json:"adapter,omitempty"`
 	// Files are the SHA-256 of the files, in hex, by name.
 	Files map[string]string `json:"files"`
+}
+
+// Drift is how far steps that were learnt again after a stop came out from the version that had been published, whose weights the run went
+// on with.
+type Drift struct {
+	// From is the step of the full checkpoint that they were learnt from.
+	From int64 `json:"from"`
+	// Share is the distance from the published version as a share of the distance between From and that version; Changed is the share of the
+	// numbers that differed in the type of the published version.
+	Share   float64 `json:"share"`
+	Changed float64 `json:"changed"`
 }
 
 // FiniteNumbers are the metrics that a Result has: JSON has no NaN or infinity.

@@ -32,11 +32,15 @@ type Config struct {
 	Keep int `koanf:"keep" default:"2" above:"0"`
 	// FullEvery is how many steps lie between full checkpoints, which hold weights and optimizer; the checkpoints between are light, and a
 	// start learns their steps again from the batches. 1 makes every checkpoint full, 0 as many as FullShare allows. The first and the last
-	// checkpoint of a run are full, and all are where the engine does not repeat to the bit.
+	// checkpoint of a run are full. All are where adapters are trained by an engine that does not repeat to the bit.
 	FullEvery int64 `koanf:"full_every" min:"0"`
 	// FullShare is the share of the run's time that full checkpoints may take where FullEvery is 0. A start learns again at most the steps
 	// of the time that one of them takes, divided by the share. 0 writes none by time.
 	FullShare float64 `koanf:"full_share" default:"0.02" min:"0" max:"1"`
+	// MaxDrift bounds the drift of steps that are learnt again by an engine that does not repeat to the bit: their distance from the version
+	// that was published, as a share of the distance that the steps had moved it. A start fails above it. Below, the published weights take
+	// the place of those that were learnt again. 0 makes all checkpoints of such an engine full.
+	MaxDrift float64 `koanf:"max_drift" default:"0.2" min:"0"`
 	// Every keeps each checkpoint whose step is a multiple of it for good, for people, and makes it full; 0 keeps none for good.
 	Every int `koanf:"every" min:"0"`
 	// Messages is how many messages may end without being trained on before the last checkpoint is written anew, so that the stream can be
