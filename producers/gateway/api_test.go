@@ -199,7 +199,7 @@ func TestEpisodesAreGivenToThoseWithTheKey(t *testing.T) {
 	s := NewServer(t.Context(), DefaultConfig(), "sesame", nil)
 	claim := func(ctx context.Context, key string) (int, Offer) {
 		w := httptest.NewRecorder()
-		r, err := http.NewRequestWithContext(ctx, http.MethodPost, "/episodes", nil)
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, "/episodes", http.NoBody)
 		require.NoError(t, err)
 		r.Header.Set("Authorization", "Bearer "+key)
 		s.Handler().ServeHTTP(w, r)

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"time"
@@ -57,6 +58,9 @@ type offered struct {
 	taken chan<- struct{}
 }
 
+// mostOfferBody bounds the body of a request for an episode, which nothing is read from.
+const mostOfferBody = 64 << 10
+
 // claimWait is how long a request for an episode waits for an episode.
 const claimWait = 30 * time.Second
 
@@ -101,6 +105,11 @@ func (o *offers) serveOffer(w http.ResponseWriter, r *http.Request) {
 	}
 	if kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); kind != "" && kind != "application/json" {
 		openai.WriteError(w, openai.Refusal(http.StatusUnsupportedMediaType, "invalid_request_error", "content_type", "the body is %.80q: send none", kind))
+		return
+	}
+	// A client that leaves is seen only when its body has been read.
+	if _, err := io.Copy(io.Discard, openai.NewTimedBody(w, r, mostOfferBody)); err != nil {
+		openai.WriteError(w, openai.BadRequest("invalid_body", "read the body: %v: send none", err))
 		return
 	}
 	timer := time.NewTimer(claimWait)
