@@ -113,7 +113,7 @@ func (s *Signer) writeLine(step int64, line []byte) (err error) {
 		err := scanSignatures(f, func(of *Signature, end int64) {
 			s.ends, s.steps = append(s.ends, end), append(s.steps, of.Step)
 		})
-		if err != nil {
+		if cut, ok := errors.AsType[*lineFault](err); err != nil && (!ok || cut.whole) {
 			return err
 		}
 		s.read = true
@@ -133,11 +133,22 @@ func (s *Signer) writeLine(step int64, line []byte) (err error) {
 	return f.Truncate(end)
 }
 
-// scanSignatures calls each with every whole line and the offset of its end. A line that does not decode ends it.
+// lineFault is a line of signatures that does not decode.
+type lineFault struct {
+	number int
+	// whole is whether the line has its end. cut is whether it has no end and is else as it was written: its writer was cut off.
+	whole, cut bool
+	err        error
+}
+
+func (f *lineFault) Error() string { return fmt.Sprintf("line %d: %v", f.number, f.err) }
+
+// scanSignatures calls each with every whole line and the offset of its end. A line that does not decode ends it, with a *lineFault.
 func scanSignatures(file io.Reader, each func(of *Signature, end int64)) error {
 	in, end := bufio.NewReader(file), int64(0)
 	for number := 1; ; number++ {
 		line, err := in.ReadBytes('\n')
+		whole := err == nil
 		if errors.Is(err, io.EOF) && len(line) == 0 {
 			return nil
 		}
@@ -145,18 +156,19 @@ func scanSignatures(file io.Reader, each func(of *Signature, end int64)) error {
 			return err
 		}
 		of := &Signature{}
-		fault := json.Unmarshal(line, of)
-		if fault == nil {
-			// Bytes that decode to the same signature are not the bytes that were written.
-			if same, _ := encodeSignature(of); !bytes.Equal(same, line) {
-				fault = errors.New("other bytes than were written")
-			}
+		err = json.NewDecoder(bytes.NewReader(line)).Decode(of)
+		// Bytes that decode to the same signature are not the bytes that were written.
+		same, _ := encodeSignature(of)
+		switch {
+		case whole && err == nil && bytes.Equal(same, line):
+			end += int64(len(line))
+			each(of, end)
+			continue
+		case err == nil:
+			err = errors.New("other bytes than were written")
 		}
-		if fault != nil {
-			return fmt.Errorf("line %d: %w", number, fault)
-		}
-		end += int64(len(line))
-		each(of, end)
+		cut := !whole && (errors.Is(err, io.ErrUnexpectedEOF) || bytes.Equal(same, append(line, '\n')))
+		return &lineFault{number, whole, cut, err}
 	}
 }
 
@@ -202,7 +214,9 @@ func (v *Verified) checkSignatures(run, dir string, chains map[int64]string, tru
 			v.Signed.Keys = append(v.Signed.Keys, of.Key)
 		}
 	})
-	if fault != nil {
+	if cut, ok := errors.AsType[*lineFault](fault); ok && cut.cut {
+		v.Notes = append(v.Notes, SignatureFile+": its last line was cut off: the next signature takes its place")
+	} else if fault != nil {
 		v.addDamage(SignatureFile, v.Signed.Step+1, "lines as they were written", fault.Error())
 	}
 	return nil

@@ -3,6 +3,7 @@ package audit
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -97,6 +98,39 @@ func TestInvariantAFlippedBitIsFound(t *testing.T) {
 		}
 		require.True(rt, named, "%s: %v", name, found.Damage)
 	})
+}
+
+// A line of signatures that was cut off, as by a full disk, is no damage, and the next signature takes its place: nothing was signed any more.
+func TestASignatureThatWasCutOffIsWrittenAgain(t *testing.T) {
+	t.Parallel()
+	dir, seed := t.TempDir(), filepath.Join(t.TempDir(), "seed")
+	pair, err := nkeys.CreateUser()
+	require.NoError(t, err)
+	secret, err := pair.Seed()
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(seed, secret, 0o600))
+	path := filepath.Join(dir, SignatureFile)
+	sign := func(step int64) []byte {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, checkpoint.RecordFile), fmt.Appendf(nil, "{\"step\":%d,\"chain\":\"ab\"}\n", step), 0o600))
+		s, err := NewSigner("test", dir, seed)
+		require.NoError(t, err)
+		defer s.Close()
+		require.NoError(t, s.Sign())
+		data, err := os.ReadFile(path)
+		require.NoError(t, err)
+		return data
+	}
+	first := sign(1)
+	both := sign(2)
+	for _, size := range []int{1, len(both) - len(first) - 1} {
+		require.NoError(t, os.WriteFile(path, both[:len(first)+size], 0o600))
+		found := &Verified{}
+		require.NoError(t, found.checkSignatures("test", dir, map[int64]string{1: "ab"}, nil))
+		require.Empty(t, found.Damage)
+		require.Equal(t, []string{SignatureFile + ": its last line was cut off: the next signature takes its place"}, found.Notes)
+		require.EqualValues(t, 1, found.Signed.Step)
+		require.Equal(t, both, sign(2))
+	}
 }
 
 func TestWhatIsGoneOrOfAnotherIsFound(t *testing.T) {
