@@ -47,6 +47,20 @@ func (s *Store) firstNeeded(c *Checkpoint) (int64, error) {
 	return oldest + 1, nil
 }
 
+// isBatchNeeded reports whether a start from the newest checkpoint, a light one, learns a step again.
+func isBatchNeeded(dir string, step int64) (bool, error) {
+	steps, err := Steps(dir)
+	if err != nil || len(steps) == 0 || step > steps[0] {
+		return false, err
+	}
+	for _, at := range steps {
+		if isFull(dir, at) {
+			return at < step, nil
+		}
+	}
+	return true, nil
+}
+
 // damageIn are the kinds of damage that an error names.
 func damageIn(err error) (found []*Damage) {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {

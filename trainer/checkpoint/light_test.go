@@ -93,6 +93,26 @@ func TestBatchesThatAStartNeedsAreOutsideTheBounds(t *testing.T) {
 	require.Equal(t, []int64{4, 5}, kept)
 }
 
+// A batch that a start learns again is missed, though the bounds may have removed older ones: the store was called whole, and no trainer could
+// start on it.
+func TestABatchThatAStartNeedsIsMissed(t *testing.T) {
+	t.Parallel()
+	for gone, missed := range map[int64]bool{1: false, 3: false, 4: true, 6: true} {
+		cfg := Config{Dir: t.TempDir(), Keep: 2, Messages: 1, Batches: -1}
+		saveBoth(t, cfg, true, false, false, true, false, false, false)
+		for step := int64(1); step <= gone; step++ {
+			require.NoError(t, os.Remove(BatchPath(cfg.Dir, step)))
+		}
+		found, err := Verify(cfg.Dir, nil)
+		require.NoError(t, err)
+		require.Equal(t, missed, len(found.Damage) > 0, "%d: %v", gone, found.Damage)
+		if missed {
+			require.ErrorContains(t, found.Damage[0], "step_000004.zst: want SHA-256 ")
+			require.ErrorContains(t, found.Damage[0], "which a start from the newest checkpoint needs, have no such file")
+		}
+	}
+}
+
 func TestDamageBelowALightCheckpointIsNamed(t *testing.T) {
 	t.Parallel()
 	cut := func(path ...string) func(t *testing.T, dir string) {

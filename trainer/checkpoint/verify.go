@@ -138,6 +138,14 @@ func (v *verifier) checkBatch(r *Record) error {
 	path := BatchPath(v.dir, r.Step)
 	name := filepath.Join(batchesDir, filepath.Base(path))
 	have, err := describeFile(path, false)
+	if errors.Is(err, fs.ErrNotExist) {
+		needed, err := isBatchNeeded(v.dir, r.Step)
+		if err != nil || needed {
+			want := fmt.Sprintf("SHA-256 %s, which a start from the newest checkpoint needs", r.Batch.SHA256)
+			v.addDamage(r.Step, &Damage{v.dir, name, want, "no such file"})
+			return err
+		}
+	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && (r.Step < v.oldest || v.oldest == 0):
 		v.Gone++
