@@ -61,6 +61,7 @@ type Config struct {
 	Limits     Limits            `koanf:"limits"`
 	Checkpoint checkpoint.Config `koanf:"checkpoint"`
 	Archive    archive.Config    `koanf:"archive"`
+	Bundles    Bundles           `koanf:"bundles"`
 	Publish    Publish           `koanf:"publish"`
 }
 
@@ -155,6 +156,8 @@ func (c Config) Unread(key string) string {
 		why = c.Branch.Unread(name)
 	case section == "archive":
 		why = c.Archive.Unread(name)
+	case section == "bundles":
+		why = c.Bundles.Unread(name)
 	case key == "group_timeout" && c.Deterministic:
 		return "deterministic waits as long as it takes"
 	default:

@@ -186,8 +186,8 @@ func (s *Run) learnerOf(settings map[string]string) (learner.Config, error) {
 func decidesLearning(c checkpoint.RecordChange) bool {
 	section, _, _ := strings.Cut(c.Key, ".")
 	switch {
-	case strings.HasPrefix(c.After, "map["), c.Key == "model.folder",
-		strings.HasPrefix(c.Key, "trainer.checkpoint."), strings.HasPrefix(c.Key, "trainer.archive."):
+	case strings.HasPrefix(c.After, "map["), c.Key == "model.folder", strings.HasPrefix(c.Key, "trainer.checkpoint."),
+		strings.HasPrefix(c.Key, "trainer.archive."), strings.HasPrefix(c.Key, "trainer.bundles."):
 		return false
 	}
 	return c.Key == "run.seed" || slices.Contains([]string{"trainer", "model", "native"}, section)
@@ -255,7 +255,7 @@ func openSavedPolicy(ctx context.Context, cfg *config.Config, dir string) (gpu.E
 }
 
 // BundleSteps writes all that the steps from step to until are learnt from into one file, which appears whole or not at all.
-func (s *Run) BundleSteps(file string, step, until int64) (err error) {
+func (s *Run) BundleSteps(file string, step, until int64) error {
 	store := s.Config.Trainer.Checkpoint.Dir
 	plan, err := relearn.Find(store, step, until)
 	if err != nil {
@@ -273,6 +273,13 @@ func (s *Run) BundleSteps(file string, step, until int64) (err error) {
 	if _, err := os.Stat(file); err == nil {
 		return fmt.Errorf("%s is there already: name another file", file)
 	}
+	build := s.TrainedBy()
+	b := relearn.Bundle{Run: s.Config.Run.Name, Step: step, Until: until, Version: build.Version, Commit: build.Commit}
+	return writeBundleFile(file, b, store, plan, text)
+}
+
+// writeBundleFile writes a bundle of steps of a store into a file, which appears whole or not at all.
+func writeBundleFile(file string, b relearn.Bundle, store string, plan *relearn.Plan, text []byte) (err error) {
 	out, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".tmp-")
 	if err != nil {
 		return err
@@ -282,8 +289,6 @@ func (s *Run) BundleSteps(file string, step, until int64) (err error) {
 			err = errors.Join(err, os.Remove(out.Name()))
 		}
 	}()
-	build := s.TrainedBy()
-	b := relearn.Bundle{Run: s.Config.Run.Name, Step: step, Until: until, Version: build.Version, Commit: build.Commit}
 	if err := errors.Join(relearn.WriteBundle(io.Writer(out), b, store, plan, text), out.Sync(), out.Close()); err != nil {
 		return err
 	}

@@ -61,6 +61,9 @@ func (t *trainerRole) trainPolicy(ctx context.Context) error {
 	deps.Observer = func(e schemas.Event) {
 		t.mark.noteOnce()
 		t.book.addEvent(ctx, e)
+		if note := t.odd.addStep(&e); note != "" {
+			t.view.Note(note)
+		}
 		traceStep(t.tracer, &e)
 	}
 	group.Go(func() error {
@@ -97,6 +100,7 @@ type trainerRole struct {
 	mark   folderMark
 	// signer signs the record after each step; nil where the trainer has no key. unsigned is set while that fails.
 	signer   *audit.Signer
+	odd      *oddSteps // nil where no step is bundled
 	unsigned bool
 	// closers close the open resources, the last first.
 	closers []func()
@@ -157,9 +161,15 @@ func (t *trainerRole) openRecords() error {
 	if err != nil {
 		return err
 	}
-	t.atClose(func() { _ = file.Close() })                     // each record was written
-	if before, err := report.ReadMetrics(t.file); err == nil { // faults of the file are reported where it is used
+	t.atClose(func() { _ = file.Close() }) // each record was written
+	before, err := report.ReadMetrics(t.file)
+	if err == nil { // faults of the file are reported where it is used
 		t.view.History(before)
+	}
+	if t.cfg.Trainer.Bundles.Bytes > 0 {
+		odd, closeAll := openOddSteps(t.process, before)
+		t.odd = odd
+		t.atClose(closeAll)
 	}
 	warnUnread(t.log, t.cfg, t.origins)
 	t.book = &recordBook{log: t.log, run: t.run, file: file, view: t.view}

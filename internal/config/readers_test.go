@@ -37,6 +37,7 @@ var switches = map[string]struct{ off, on map[string]string }{
 	"branches":       {on: map[string]string{"trainer.branch.trunks": "2"}},
 	"timing":         {off: map[string]string{"trainer.deterministic": "true"}},
 	"archive":        {off: map[string]string{"trainer.archive.bytes": "0"}},
+	"bundles":        {off: map[string]string{"trainer.bundles.bytes": "0"}},
 	"scores":         {off: map[string]string{"eval.every": "0"}},
 	"scores at producers": {
 		off: map[string]string{"eval.at": "producers", "eval.every": "0"}, on: map[string]string{"eval.at": "producers"},

@@ -63,7 +63,7 @@ func judgeSteps(steps []report.Record, scores []report.Record) []Alarm {
 		}
 	}
 	if skipped := last[metrics.OptimizerSkipped.Name]; skipped > 0 {
-		add("the gradient is not finite", "Look at the step's rewards and log-probabilities; lower the learning rate.", "trajectories", "%.0f optimizer steps were skipped in the last step", skipped)
+		add("the gradient is not finite", "Look at the step's rewards and log-probabilities; lower the learning rate. The folder bundles of the run has the first such step, for weir replay --bundle.", "trajectories", "%.0f optimizer steps were skipped in the last step", skipped)
 	}
 	out = append(out, findWaste(steps)...)
 	if a, limited := findLimited(steps); limited {
