@@ -62,9 +62,9 @@ func (t *trainer) saveStep(ctx context.Context) error {
 	}
 	c.Record = t.newRecord(&c.State)
 	c.Record.Changed = append(slices.Clip(t.settings.changed), t.control.changed...)
-	c.Record.Groups = batchRecord(t.batch, t.report.stats.learnt)
 	c.Batch = t.batch.Deliveries()
 	if t.batch != nil {
+		c.Record.Groups = checkpoint.RecordBatch(t.batch, t.report.stats.learnt.Advantages)
 		c.Record.Result = &checkpoint.Result{Numbers: checkpoint.FiniteNumbers(t.report.stats.learnt.Metrics())}
 		c.State.Metrics = checkpoint.FiniteNumbers(t.report.stepMetrics(began, t.intake.Counts(), t.control.writtenBounds()))
 	}

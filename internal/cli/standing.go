@@ -51,6 +51,8 @@ type standing struct {
 	// LastStep and LastScore are nil before the first.
 	LastStep  *eventAnswer `json:"last_step,omitempty"`
 	LastScore *eventAnswer `json:"last_score,omitempty"`
+	// Shadows are the shadows in the run's folder on this machine.
+	Shadows []runfolder.ShadowNow `json:"shadows,omitempty"`
 	// Scale is how many tickets and trajectories wait.
 	Scale scale.Signal `json:"scale"`
 	begun bool         // a trainer has told the staleness bound
@@ -66,6 +68,9 @@ func readStatus(ctx context.Context, s *assembly.Run, run *streams.Run, up bool)
 	out := newStanding(run.Name(), up, read)
 	if !up {
 		out.Detail += "; not up: the streams in " + s.Config.Broker.StoreDir
+	}
+	if out.Shadows, err = runfolder.Shadows(s.Config.Folder()); err != nil {
+		return nil, err
 	}
 	if out.Scale, err = readSignal(ctx, run, read.History.LastStep); err != nil {
 		return nil, err
@@ -139,6 +144,9 @@ func (o *standing) printStanding(w io.Writer, width int) {
 	})
 	if len(o.RefusedByProducer) > 0 {
 		t.AppendRow(table.Row{fmt.Sprintf("of the newest %d", runfolder.MostRefusals), report.Plain(o.refusedTexts())})
+	}
+	for i := range o.Shadows {
+		t.AppendRow(table.Row{"shadow " + report.Plain(o.Shadows[i].Name), describeShadow(&o.Shadows[i])})
 	}
 	t.Render()
 }

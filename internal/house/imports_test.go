@@ -39,6 +39,7 @@ trainer/stats: schemas
 trainer/admission: schemas
 trainer/selection: schemas trainer/stats
 trainer/relearn: schemas gpu trainer/batch trainer/checkpoint trainer/learner
+trainer/shadow: schemas gpu trainer/admission trainer/batch trainer/checkpoint trainer/learner trainer/metrics trainer/relearn
 trainer/branch: schemas internal/check
 gpu: schemas gpu internal/child
 internal: schemas internal

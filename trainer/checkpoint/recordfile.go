@@ -96,6 +96,40 @@ func Records(dir string) iter.Seq2[*Record, error] {
 	}
 }
 
+// RecordLine is a line of the record of steps, and the offset at which the next line begins.
+type RecordLine struct {
+	Record *Record
+	End    int64
+}
+
+// RecordsFrom reads the record of a store from an offset at which a line begins, for a reader that follows a record as it grows. A store
+// without a record file has no lines. A last line that was cut short is left out. A line that does not decode, or does not go on from the
+// line before it, is a *Damage that ends the reading: also where the trainer writes its last line anew at that moment.
+func RecordsFrom(dir string, offset int64) iter.Seq2[RecordLine, error] {
+	return func(yield func(RecordLine, error) bool) {
+		f, err := os.Open(filepath.Join(dir, RecordFile))
+		if errors.Is(err, fs.ErrNotExist) {
+			return
+		}
+		if err == nil {
+			defer f.Close()
+			_, err = f.Seek(offset, io.SeekStart)
+		}
+		if err == nil {
+			err = scanLines(f, func(_ int, r *Record, end int64, fault error) bool {
+				if fault == nil {
+					return yield(RecordLine{r, offset + end}, nil)
+				}
+				want := fmt.Sprintf("a line after %d bytes that goes on from the line before it", offset)
+				return yield(RecordLine{}, &Damage{Dir: dir, File: RecordFile, Want: want, Have: fault.Error()}) && false
+			})
+		}
+		if err != nil {
+			yield(RecordLine{}, fmt.Errorf("read step records of %s: %w", dir, err))
+		}
+	}
+}
+
 // RawRecords is the part of a store's record from the line of step first to that of step last, as it is in the file.
 func RawRecords(dir string, first, last int64) ([]byte, error) {
 	f, err := os.Open(filepath.Join(dir, RecordFile))

@@ -48,6 +48,7 @@ func Groups() []Group {
 			EvalExactMatch, EvalExactMatchBySource, EvalTask, EvalReward, EvalTurns, EvalQuestions, EvalFailed, EvalVersions,
 			TimeEval,
 		}},
+		{"A shadow's distance from its run (step_done of a shadow)", shadowKeys()},
 		{"Final report (tested)", []Key{
 			TestExactMatchGreedy, TestExactMatchSampled, TestExactMatchNoTool, TimeTotal,
 		}},

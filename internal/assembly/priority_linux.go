@@ -1,0 +1,30 @@
+package assembly
+
+import (
+	"log/slog"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// leastPriority is the nice value of a process that takes the processor time that others leave.
+const leastPriority = 19
+
+// lowerPriority makes this process yield the processors to others. A thread inherits the priority of the thread that began it: the second
+// look finds threads that were begun during the first.
+func lowerPriority(log *slog.Logger) {
+	for range 2 {
+		threads, err := os.ReadDir("/proc/self/task")
+		if err != nil {
+			log.Warn("the shadow takes processor time as its run does", "err", err)
+			return
+		}
+		for _, t := range threads {
+			id, err := strconv.Atoi(t.Name())
+			if err == nil {
+				_ = unix.Setpriority(unix.PRIO_PROCESS, id, leastPriority) // the thread may have ended
+			}
+		}
+	}
+}

@@ -1,0 +1,8 @@
+//go:build !linux
+
+package assembly
+
+import "log/slog"
+
+// lowerPriority leaves the process's priority as it is: elsewhere the operator sets it.
+func lowerPriority(*slog.Logger) {}
