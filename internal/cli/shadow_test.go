@@ -57,7 +57,8 @@ func TestShadowsOfARunOfTheDemonstration(t *testing.T) {
 	fulltest.Need(t, "a run of four steps: the second pass of CI has it")
 	dir := t.TempDir()
 	weir(t, "up", "--run.dir", dir, "--run.name", "mine", "--broker.listen", "127.0.0.1:0", "--trainer.steps", "4",
-		"--trainer.batch_groups", "4", "--trainer.group_size", "4", "--trainer.minibatches", "2", "--trainer.eta", "1", "--trainer.max_dropped_groups", "8",
+		"--trainer.batch_groups", "4", "--trainer.group_size", "4", "--trainer.minibatches", "2", "--trainer.eta", "1",
+		"--trainer.max_dropped_groups", "8",
 		"--trainer.cold_start.steps", "60", "--trainer.checkpoint.every", "4", "--model.hidden", "16", "--model.intermediate", "32",
 		"--model.layers", "1", "--eval.every", "0", "--eval.test_questions", "1", "--view.listen", "")
 	of := func(args ...string) (string, error) {

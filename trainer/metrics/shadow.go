@@ -3,12 +3,12 @@ package metrics
 // The keys of a shadow, beside those of a run's step.
 var (
 	ShadowESS = Key{
-		"shadow/ess", "share", "Effective sample size of the weights between the shadow at the step's start and the policies that sampled, over " +
-			"the tokens trained on. Near 0: the shadow has gone where the run's trajectories say little.", Gauge{},
+		"shadow/ess", "share", "Effective sample size of the weights between the shadow at the step's start and the policies that sampled, " +
+			"over the tokens trained on. Near 0: the shadow has gone where the run's trajectories say little.", Gauge{},
 	}
 	ShadowLogprob = Key{
-		"shadow/logprob_difference", "nats", "Mean size of the difference of their log-probabilities: how far the shadow has moved from the run " +
-			"that sampled.", Gauge{},
+		"shadow/logprob_difference", "nats", "Mean size of the difference of their log-probabilities: how far the shadow has moved from the " +
+			"run that sampled.", Gauge{},
 	}
 	ShadowKL = Key{
 		"shadow/kl", "nats", "Divergence of the policies that sampled from the shadow (k3), at the same tokens. The run's own is its " +
