@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Each example has its row in docs/recipes.md, and each row its example.
+// Each example has its line in docs/recipes.md, and each line its example.
 func TestEachExampleHasARecipe(t *testing.T) {
 	t.Parallel()
 	entries, err := os.ReadDir(filepath.Join(root(t), "examples"))
@@ -22,7 +22,7 @@ func TestEachExampleHasARecipe(t *testing.T) {
 	}
 	told := map[string]bool{}
 	for line := range strings.Lines(page(t, "docs/recipes.md")) {
-		if _, after, ok := strings.Cut(line, "| [`"); ok {
+		if _, after, ok := strings.Cut(line, "- [`"); ok {
 			name, _, _ := strings.Cut(after, "`")
 			name, _, _ = strings.Cut(name, "/") // a further configuration of an example
 			told[name] = true

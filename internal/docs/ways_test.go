@@ -16,14 +16,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// ways are the names in the first column of the table of docs/guarantees.md that says how an episode can leave training.
+// ways are the names that begin the lines of docs/guarantees.md on how an episode can leave training.
 func ways(t *testing.T) map[string]bool {
 	t.Helper()
 	_, text, found := strings.Cut(page(t, "docs/guarantees.md"), "## What a policy can keep out of training\n")
 	require.True(t, found, "the page has the section")
 	text, _, _ = strings.Cut(text, "\n## ")
 	out := map[string]bool{}
-	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z' ]+)` \\|").FindAllStringSubmatch(text, -1) {
+	for _, m := range regexp.MustCompile("(?m)^- `([a-z' ]+)`: ").FindAllStringSubmatch(text, -1) {
 		require.False(t, out[m[1]], "two rows are named %s", m[1])
 		out[m[1]] = true
 	}
