@@ -142,7 +142,8 @@ func (o *oddSteps) describeOddity(numbers map[string]float64) string {
 	sorted := slices.Sorted(slices.Values(o.norms))
 	median, norm := sorted[len(sorted)/2], numbers[metrics.OptimizerGradNorm.Name]
 	if median > 0 && norm > jump*median {
-		return fmt.Sprintf("%s is %.4g, %.3g times its median over the %d steps before", metrics.OptimizerGradNorm.Name, norm, norm/median, len(o.norms))
+		return fmt.Sprintf("%s is %.4g, %.3g times its median over the %d steps before",
+			metrics.OptimizerGradNorm.Name, norm, norm/median, len(o.norms))
 	}
 	return ""
 }

@@ -50,11 +50,12 @@ prompt. In runs of an older build the archive and the kept batches say which pro
 			return err
 		}
 		if n := len(traced.Unknown); n > 0 {
-			fmt.Fprintf(a.err, "%d steps are not searched, the first %d and the last %d: their lines of the record are of an older build without prompts, and their batches are not kept or too many to read\n",
-				n, traced.Unknown[0], traced.Unknown[n-1])
+			fmt.Fprintf(a.err, "%d steps are not searched, the first %d and the last %d: their lines of the record are of an older "+
+				"build without prompts, and their batches are not kept or too many to read\n", n, traced.Unknown[0], traced.Unknown[n-1])
 		}
 		if len(traced.Groups) == 0 {
-			return fmt.Errorf("no step of run %s saw a prompt with the id %q; weir trajectory prints the id of a rollout's prompt", r.Config.Run.Name, *prompt)
+			return fmt.Errorf("no step of run %s saw a prompt with the id %q; weir trajectory prints the id of a rollout's prompt",
+				r.Config.Run.Name, *prompt)
 		}
 		if format.isJSON() {
 			return r.printTraceJSON(traced)

@@ -57,6 +57,7 @@ func runWeir() int {
 	if doors.AfterStage, err = chaos.KillAfter(os.Environ()); err != nil {
 		return exitStatus(config.Invalid(err), os.Stderr)
 	}
+	doors.AfterStage = stageClock(os.Environ(), doors.AfterStage)
 	os.Args = append(os.Args[:1:1], os.Args[2:]...)
 	return cli.Main(doors)
 }
@@ -102,6 +103,6 @@ func (l *lab) rootCommand() *cobra.Command {
 
 func (l *lab) benchCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "bench", Short: "Measure this machine and its broker, as ratios within one run"}
-	cmd.AddCommand(l.streamCommand(), l.weightsCommand(), l.algorithmsCommand())
+	cmd.AddCommand(l.streamCommand(), l.weightsCommand(), l.checkpointsCommand(), l.algorithmsCommand())
 	return cmd
 }
