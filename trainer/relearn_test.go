@@ -1,18 +1,23 @@
 package trainer
 
 import (
+	"archive/tar"
 	"bytes"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/klauspost/compress/zstd"
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/gpu/native"
+	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/trainer/batch"
 	"github.com/weir-rl/weir/trainer/checkpoint"
 	"github.com/weir-rl/weir/trainer/learner"
@@ -283,6 +288,8 @@ func TestABundleIsReplayedElsewhereAndRefusedWhereItWasCutOrChanged(t *testing.T
 		_, err := relearn.ReadBundle(bytes.NewReader(data), dir)
 		return dir, err
 	}
+	_, err = unpack(packed(t, "bundle.json", "null", "END.json", `{"bundle.json": "`+schemas.ContentHash([]byte("null"))+`"}`))
+	require.ErrorContains(t, err, "the bundle has format 0", "it says nothing of itself")
 	for at := 0; at < len(whole); at += 10 {
 		_, err := unpack(whole[:at])
 		require.ErrorContains(t, err, "it is no whole bundle", "cut at byte %d of %d", at, len(whole))
@@ -300,6 +307,22 @@ func TestABundleIsReplayedElsewhereAndRefusedWhereItWasCutOrChanged(t *testing.T
 		}
 		require.ErrorContains(t, err, "it is no whole bundle", "changed at byte %d of %d", at, len(whole))
 	}
+}
+
+// packed is a bundle of files, each a name and its text.
+func packed(t *testing.T, files ...string) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	compressed, err := zstd.NewWriter(&out)
+	require.NoError(t, err)
+	w := tar.NewWriter(compressed)
+	for pair := range slices.Chunk(files, 2) {
+		require.NoError(t, w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: pair[0], Size: int64(len(pair[1]))}))
+		_, err = w.Write([]byte(pair[1]))
+		require.NoError(t, err)
+	}
+	require.NoError(t, errors.Join(w.Close(), compressed.Close()))
+	return out.Bytes()
 }
 
 // filesIn has the content of each file below a folder.

@@ -113,7 +113,7 @@ func (s *Signer) writeLine(step int64, line []byte) (err error) {
 		err := scanSignatures(f, func(of *Signature, end int64) {
 			s.ends, s.steps = append(s.ends, end), append(s.steps, of.Step)
 		})
-		if cut, ok := errors.AsType[*lineFault](err); err != nil && (!ok || cut.whole) {
+		if cut, ok := errors.AsType[*lineError](err); err != nil && (!ok || cut.whole) {
 			return err
 		}
 		s.read = true
@@ -133,17 +133,17 @@ func (s *Signer) writeLine(step int64, line []byte) (err error) {
 	return f.Truncate(end)
 }
 
-// lineFault is a line of signatures that does not decode.
-type lineFault struct {
+// lineError is a line of signatures that does not decode.
+type lineError struct {
 	number int
 	// whole is whether the line has its end. cut is whether it has no end and is else as it was written: its writer was cut off.
 	whole, cut bool
 	err        error
 }
 
-func (f *lineFault) Error() string { return fmt.Sprintf("line %d: %v", f.number, f.err) }
+func (f *lineError) Error() string { return fmt.Sprintf("line %d: %v", f.number, f.err) }
 
-// scanSignatures calls each with every whole line and the offset of its end. A line that does not decode ends it, with a *lineFault.
+// scanSignatures calls each with every whole line and the offset of its end. A line that does not decode ends it, with a *lineError.
 func scanSignatures(file io.Reader, each func(of *Signature, end int64)) error {
 	in, end := bufio.NewReader(file), int64(0)
 	for number := 1; ; number++ {
@@ -168,7 +168,7 @@ func scanSignatures(file io.Reader, each func(of *Signature, end int64)) error {
 			err = errors.New("other bytes than were written")
 		}
 		cut := !whole && (errors.Is(err, io.ErrUnexpectedEOF) || bytes.Equal(same, append(line, '\n')))
-		return &lineFault{number, whole, cut, err}
+		return &lineError{number, whole, cut, err}
 	}
 }
 
@@ -214,7 +214,7 @@ func (v *Verified) checkSignatures(run, dir string, chains map[int64]string, tru
 			v.Signed.Keys = append(v.Signed.Keys, of.Key)
 		}
 	})
-	if cut, ok := errors.AsType[*lineFault](fault); ok && cut.cut {
+	if cut, ok := errors.AsType[*lineError](fault); ok && cut.cut {
 		v.Notes = append(v.Notes, SignatureFile+": its last line was cut off: the next signature takes its place")
 	} else if fault != nil {
 		v.addDamage(SignatureFile, v.Signed.Step+1, "lines as they were written", fault.Error())

@@ -135,11 +135,11 @@ func (v *segmentCheck) checkSegment() error {
 			v.addFault(path, fmt.Sprintf("line %d as it was written", number), "another line")
 			return nil
 		}
-		frame := make([]byte, l.Seal.End-end)
 		if l.Seal.End-end > maxFrame {
 			v.addFault(path, fmt.Sprintf("line %d as it was written", number), fmt.Sprintf("a frame of %d bytes", l.Seal.End-end))
 			return nil
 		}
+		frame := make([]byte, l.Seal.End-end)
 		if _, err := bin.ReadAt(frame, end); err != nil {
 			v.addFault(bin.Name(), fmt.Sprintf("%d bytes", l.Seal.End), err.Error())
 			return nil

@@ -2,6 +2,7 @@ package archive
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -65,6 +66,19 @@ func TestInvariantAFlippedBitInTheArchiveIsFound(t *testing.T) {
 		require.Contains(rt, found.Faults[0].File, name)
 		require.NotEqual(rt, found.Faults[0].Want, found.Faults[0].Have)
 	})
+}
+
+// A seal that names more bytes than there can be is a fault: as much memory was asked for, and the verification crashed.
+func TestASealOfMoreBytesThanThereCanBeIsFound(t *testing.T) {
+	t.Parallel()
+	dir := writeArchive(t)
+	path := linesPath(dir, 1)
+	for _, end := range []int64{1 << 62, 1 << 40} {
+		require.NoError(t, os.WriteFile(path, encodeSeal(seal{Step: 1, End: end}), 0o644))
+		found, err := Verify(dir)
+		require.NoError(t, err)
+		require.Equal(t, []Fault{{filepath.Base(path), -1, "line 1 as it was written", fmt.Sprintf("a frame of %d bytes", end)}}, found.Faults)
+	}
 }
 
 // What a crash cuts off is no change, and is named as what no seal covers.

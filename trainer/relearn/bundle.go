@@ -188,9 +188,10 @@ func ReadBundle(in io.Reader, dir string) (b *Bundle, err error) {
 	if err := checkList(dir, hashes); err != nil {
 		return nil, fmt.Errorf("%w: %w", errNoBundle, err)
 	}
+	b = &Bundle{}
 	data, err := os.ReadFile(filepath.Join(dir, headEntry))
 	if err == nil {
-		err = json.Unmarshal(data, &b)
+		err = json.Unmarshal(data, b)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errNoBundle, err)
