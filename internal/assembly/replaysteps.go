@@ -132,19 +132,19 @@ func (r *stepReplayer) configOf(settings map[string]string, whatIf bool) (*confi
 // resolveUnder puts settings that decide learning into the flags of the sources, and returns the configuration. An algorithm's own keys are
 // compared once the sources name the algorithm.
 func (r *stepReplayer) resolveUnder(from config.Sources, settings map[string]string) (*config.Config, error) {
+	put := map[string]bool{}
 	for {
 		cfg, _, err := Resolve(r.run.Parts, from)
 		if err != nil {
 			return nil, err
 		}
-		added := false
+		before := len(put)
 		for _, c := range trainer.Changes(trainingSettings(cfg), settings) {
-			if _, has := from.Flags[c.Key]; has || !decidesLearning(c) {
-				continue
+			if !put[c.Key] && decidesLearning(c) {
+				from.Flags[c.Key], put[c.Key] = flagText(c), true
 			}
-			from.Flags[c.Key], added = flagText(c), true
 		}
-		if !added {
+		if len(put) == before {
 			return cfg, nil
 		}
 	}
