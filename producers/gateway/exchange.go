@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/json"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -96,6 +97,18 @@ func haveBeginning(messages, with []chat.Message) bool {
 		}
 	}
 	return true
+}
+
+// shareMessages returns a copy of messages in which each that is equal to the earlier message at its place is that message. An agent sends
+// its whole conversation with each request, and the session keeps the requests: so a text is in memory once.
+func shareMessages(messages, earlier []chat.Message) []chat.Message {
+	out := slices.Clone(messages)
+	for i := range min(len(out), len(earlier)) {
+		if reflect.DeepEqual(out[i], earlier[i]) {
+			out[i] = earlier[i]
+		}
+	}
+	return out
 }
 
 // sameMessage compares messages as clients keep them: space around a content may go, and a call's id and arguments may be written anew.

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"sync"
 	"time"
 
@@ -144,7 +143,7 @@ func (s *Session) settleRequest(t *thread, r *request, a *asking, got *reply, er
 		if a.refusals == s.refusals { // the agent went on within the limit
 			s.stop, s.refused = "", 0
 		}
-		s.stored[got.id] = &request{messages: append(slices.Clone(r.messages), got.asMessage()), tools: r.tools, instructions: r.instructions}
+		s.stored[got.id] = &request{messages: t.messages, tools: t.tools, instructions: r.instructions}
 		return
 	}
 	if s.replies--; errors.Is(err, context.Canceled) {
@@ -205,7 +204,7 @@ func (s *Session) continueThread(ctx context.Context, t *thread, r *request) (*t
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t.sampled, t.awaiting = sampled, false
-	t.messages = append(slices.Clone(r.messages), got.asMessage())
+	t.messages = append(shareMessages(r.messages, t.messages), got.asMessage())
 	return t, got, nil
 }
 
@@ -243,7 +242,7 @@ func (s *Session) writeRequest(t *thread, r *request) (*thread, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t.talk, t.messages, t.awaiting = talk, r.messages, true
+	t.talk, t.messages, t.awaiting = talk, shareMessages(r.messages, t.messages), true
 	return t, nil
 }
 
