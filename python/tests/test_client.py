@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import weir
 from weir.http import post
-from weir.schema import schema_of
+from weir.schema import fits, schema_of
 from weir.service import Answers
 
 
@@ -94,16 +94,42 @@ class Services(unittest.TestCase):
                     post(s.url + "/search", call(arguments={"query": query}))
                 with got.exception as error:
                     self.assertEqual((error.code, json.load(error)), (status, {"error": words}))
-            with self.assertRaises(urllib.error.HTTPError) as got:
-                post(s.url + "/search", call(arguments={"qeury": "x"}))
-            with got.exception as error:
-                self.assertEqual(json.load(error), {"error": "unknown argument: qeury"})
+            # What the policy can write is refused, and the agent is told: an error of the function would look like a service that is away.
+            arguments: list[tuple[dict[str, Any], str]] = [
+                ({"qeury": "x"}, "unknown argument: qeury"),
+                ({"top": 2}, "missing argument: query"),
+                ({"query": 7}, 'query: want {"type": "string"}'),
+                ({"query": "x", "top": "2"}, 'top: want {"type": "integer", "default": 3}'),
+                ({"query": "x", "top": True}, 'top: want {"type": "integer", "default": 3}'),
+                ({"query": "x", "kind": "c"}, 'kind: want {"anyOf": [{"enum": ["a", "b"]}, {"type": "null"}], "default": null}'),
+            ]
+            for given, words in arguments:
+                with self.assertRaises(urllib.error.HTTPError) as got:
+                    post(s.url + "/search", call(arguments=given))
+                with got.exception as error:
+                    self.assertEqual((error.code, json.load(error)), (400, {"error": words}))
             with self.assertRaises(urllib.error.HTTPError) as got:
                 post(s.url + "/serach", {})
             with got.exception as error:
                 self.assertEqual(json.load(error)["error"], "nothing is served at /serach: there is /echo, /score, /search, /sums")
         self.assertIn("a bug", told.getvalue())
         self.assertEqual(search("x", 1), ["x"], "from Python it is the function")
+
+    def test_what_fits_a_schema(self) -> None:
+        cases: list[tuple[Any, list[Any], list[Any]]] = [
+            (str, ["", "a"], [1, None]),
+            (float, [1, 0.5], ["1", True]),
+            (bool, [True], [1, "true"]),
+            (list[int], [[], [1]], [["1"], {}, "1"]),
+            (dict[str, float], [{}, {"a": 1}], [{"a": "1"}, []]),
+            (list, [["a", 1]], ["a"]),
+            (Any, [1, "a", None, [{}]], []),
+        ]
+        for hint, right, wrong in cases:
+            for value in right:
+                self.assertTrue(fits(value, schema_of(hint)), (hint, value))
+            for value in wrong:
+                self.assertFalse(fits(value, schema_of(hint)), (hint, value))
 
     def test_descriptions(self) -> None:
         string = {"type": "string"}

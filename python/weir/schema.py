@@ -32,6 +32,30 @@ def schema_of(hint: Any) -> dict[str, Any]:
     raise TypeError(f"{hint!r}: want str, int, float, bool, list, dict, Literal, a union of them, or Any")
 
 
+def fits(value: Any, schema: dict[str, Any]) -> bool:
+    """Whether a value of JSON is as a schema of schema_of says."""
+    if "enum" in schema:
+        return value in schema["enum"]
+    if "anyOf" in schema:
+        return any(fits(value, one) for one in schema["anyOf"])
+    match schema.get("type"):
+        case "string":
+            return isinstance(value, str)
+        case "integer":
+            return isinstance(value, int) and not isinstance(value, bool)
+        case "number":
+            return isinstance(value, int | float) and not isinstance(value, bool)
+        case "boolean":
+            return isinstance(value, bool)
+        case "null":
+            return value is None
+        case "array":
+            return isinstance(value, list) and all(fits(one, schema.get("items", {})) for one in value)
+        case "object":
+            return isinstance(value, dict) and all(fits(one, schema.get("additionalProperties", {})) for one in value.values())
+    return True
+
+
 def parameters_of(function: Callable[..., Any], leave_out: Any) -> tuple[dict[str, Any], str]:
     """The JSON schema of a function's parameters, and the name of the parameter whose annotation is leave_out; "" for none."""
     hints = typing.get_type_hints(function)

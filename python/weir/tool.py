@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
-from weir.schema import parameters_of
+from weir.schema import fits, parameters_of
 from weir.service import Refused
 
 P = ParamSpec("P")
@@ -67,9 +67,20 @@ class Tool(Generic[P, R]):
         unknown = [name for name in arguments if name not in self._arguments]
         if unknown:
             raise Refused(f"unknown argument: {', '.join(unknown)}")
+        if self.parameters is not None:
+            self._check(arguments, self.parameters)
         if self._call:
             arguments[self._call] = Call(request["run"], request["episode"], request["call"], request["seed"], request["key"])
         return _observe(self.function(**arguments))  # type: ignore[call-arg]
+
+    def _check(self, arguments: dict[str, Any], schema: dict[str, Any]) -> None:
+        """Refuses arguments that the function does not take: an error of the function would look like a failure of the service."""
+        missing = [name for name in schema["required"] if name not in arguments]
+        if missing:
+            raise Refused(f"missing argument: {', '.join(missing)}")
+        for name, value in arguments.items():
+            if not fits(value, schema["properties"][name]):
+                raise Refused(f"{name}: want {json.dumps(schema['properties'][name])}")
 
 
 def _observe(result: Any) -> dict[str, Any]:
