@@ -102,7 +102,9 @@ func (c *Context) makeCall(ctx context.Context, call ToolCall, index int) result
 	tool, own := c.findTool(call.Name)
 	c.watchedCall(call, index)
 	start := time.Now()
+	returned := e.activity.beginCall(PartTool, schemas.CallText(call.Name))
 	said, err := e.callTool(ctx, tool, call, index)
+	returned()
 	took := time.Since(start)
 	r := result{at: start, call: schemas.ToolCall{Tool: schemas.CallText(call.Name), Arguments: schemas.CallText(call.Arguments), Duration: took}, said: said, err: err, own: own}
 	if r.call.Tool == "" {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/weir-rl/weir/schemas"
 )
@@ -84,6 +85,18 @@ func (r *running) removeEpisode(entry *runningEpisode) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.episodes, entry)
+}
+
+// seeEpisodes returns the activity of the episodes that run now, by task.
+func (r *running) seeEpisodes(now time.Time) map[string][]seenActivity {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := map[string][]seenActivity{}
+	for entry := range r.episodes {
+		task := entry.episode.Task()
+		out[task] = append(out[task], entry.episode.seeActivity(now))
+	}
+	return out
 }
 
 // cutOffOutdated cancels an episode if the control no longer allows it. The lock is held.

@@ -184,6 +184,7 @@ func (c *Context) Generate(ctx context.Context, options GenerateOptions) ([]int3
 	if err != nil {
 		return nil, "", fmt.Errorf("generate: %w", err)
 	}
+	defer c.e.activity.beginRequest()()
 	c.beginDraft(options)
 	why, err := c.finishDraft(ctx, stop, options)
 	if err != nil {

@@ -30,6 +30,8 @@ type Episode struct {
 	fork     *fork // nil where the ticket asks for none
 	// stops are the stop tokens of stop texts.
 	stops *stopTokens
+	// activity is what its agent does.
+	activity activity
 
 	mu       sync.Mutex // guards the fields below
 	contexts []*Context

@@ -24,6 +24,7 @@ type Metrics struct {
 	publishSeconds  prometheus.Histogram
 	anew            prometheus.Counter
 	late            prometheus.Counter
+	overdue         prometheus.Gauge
 	forks           *prometheus.CounterVec
 	notClosed       *prometheus.CounterVec
 	left            *prometheus.GaugeVec
@@ -70,6 +71,11 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 			Name: "weir_producer_late_requests_total",
 			Help: "Requests of agents from outside after the end of their episodes: each was refused.",
 		}),
+		overdue: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "weir_producer_episodes_overdue",
+			Help: "Running episodes that do not end: their agents have asked for nothing for far longer than the task's episodes take, " +
+				"or ask on and on.",
+		}),
 		forks: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_producer_forks_total",
 			Help: "Published trajectories that were to begin with turns of another one, by outcome: whole, or diverged before all of them were replayed.",
@@ -86,7 +92,7 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 	}
 	for _, c := range []prometheus.Collector{
 		m.episodes, m.dropped, m.running, m.tokens, m.reward, m.episodeSeconds, m.generateSeconds, m.toolSeconds, m.publishSeconds, m.anew,
-		m.late, m.forks, m.notClosed, m.left,
+		m.late, m.overdue, m.forks, m.notClosed, m.left,
 	} {
 		if err := registerer.Register(c); err != nil {
 			return nil, fmt.Errorf("register producer metrics: %w", err)
@@ -112,6 +118,13 @@ func (m *Metrics) begunAnew() {
 func (m *Metrics) countLate() {
 	if m != nil {
 		m.late.Inc()
+	}
+}
+
+// setOverdue notes how many running episodes do not end.
+func (m *Metrics) setOverdue(n int) {
+	if m != nil {
+		m.overdue.Set(float64(n))
 	}
 }
 

@@ -101,6 +101,7 @@ func (e *Episode) runAndScore(ctx context.Context) (*schemas.Trajectory, *Transc
 	transcript := e.newTranscript()
 	transcript.Workspace = e.firstWorkspace()
 	var score Score
+	defer e.activity.beginCall(PartReward, e.env.RewardName)()
 	err = guardPart(fmt.Sprintf("reward %T", e.env.Reward), func() (err error) {
 		score, err = e.env.Reward.Score(ctx, e.ticket, transcript)
 		return err

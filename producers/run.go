@@ -25,8 +25,8 @@ type Deps struct {
 	// Served is told of every ticket when the work on it has ended, by many goroutines at once, and must not wait; nil is told of
 	// none.
 	Served func(Served)
-	// Failing is told when many episodes of a task fail, at each doubling of their number, and when they succeed again; by many goroutines
-	// at once. It must not wait. nil is told of none.
+	// Failing is told when many episodes of a task fail, do not end, or are ended by a limit, at each doubling of their number, and when that
+	// is over; by many goroutines at once. It must not wait. nil is told of none.
 	Failing func(schemas.Failing)
 	// Log defaults to none.
 	Log *slog.Logger
@@ -82,6 +82,10 @@ func Run(ctx context.Context, cfg Config, deps Deps) error {
 			}
 		})
 		return unlessEnded(taking, "follow the control", err)
+	})
+	group.Go(func() error {
+		w.watchEndings(taking)
+		return nil
 	})
 	for range cfg.Concurrency {
 		group.Go(func() error {

@@ -30,6 +30,8 @@ type worker struct {
 	running *running
 	// failures has a watch for each task.
 	failures map[string]*failureWatch
+	// endings has the watches of a task's episodes that end, or do not, for each task.
+	endings map[string]*endingWatch
 	// closing closes the sessions of episodes, off the path of the tickets.
 	closing errgroup.Group
 	// ids has, for each episode that is not yet closed, a channel that closes when it is.
@@ -39,7 +41,7 @@ type worker struct {
 func newWorker(cfg Config, deps Deps) *worker {
 	w := &worker{
 		cfg: cfg, stream: deps.Stream, envs: map[string]Environment{}, metrics: deps.Metrics, served: deps.Served, failing: deps.Failing,
-		running: newRunning(), failures: map[string]*failureWatch{}, log: deps.Log.With("producer", cfg.Name),
+		running: newRunning(), failures: map[string]*failureWatch{}, endings: map[string]*endingWatch{}, log: deps.Log.With("producer", cfg.Name),
 	}
 	w.closing.SetLimit(cfg.Concurrency)
 	for task, env := range deps.Environments {
@@ -47,6 +49,7 @@ func newWorker(cfg Config, deps Deps) *worker {
 		env.late = &lateWatch{task: task, report: deps.Failing, metrics: deps.Metrics, now: time.Now}
 		w.envs[task] = env
 		w.failures[task] = new(failureWatch)
+		w.endings[task] = newEndingWatch(task, env.AgentName, deps.Failing)
 	}
 	return w
 }
@@ -247,6 +250,7 @@ func (w *worker) produceTrajectory(ctx context.Context, ticket *schemas.Ticket, 
 		return nil, err
 	}
 	trajectory.Producer = w.cfg.Name
+	w.endings[ticket.Task].addEnded(entry.episode, trajectory.Stop)
 	return trajectory, nil
 }
 

@@ -5,6 +5,17 @@ import (
 	"time"
 )
 
+// FailingKind is what a [Failing] counts.
+type FailingKind string
+
+// The kinds of a [Failing].
+const (
+	FailingEpisodes FailingKind = "failed"  // attempts that failed
+	FailingLate     FailingKind = "late"    // requests of agents after the end of their episodes
+	FailingOverdue  FailingKind = "overdue" // running episodes that do not end
+	FailingLimited  FailingKind = "limited" // trajectories that a limit ended, where it ends nearly all
+)
+
 // Failing tells how the episodes of one task fail at one producer.
 type Failing struct {
 	Task string
@@ -16,8 +27,24 @@ type Failing struct {
 	// Late are requests of agents after the end of their episodes. A report with Late counts nothing but these requests, and Last is the
 	// newest of them.
 	Late int
+	// Overdue are running episodes whose agents neither end them nor ask for anything, or ask on and on; Last tells of the oldest. Limited are
+	// trajectories that a limit ended, of the newest Ended. A report with one of them counts nothing else.
+	Overdue, Limited, Ended int
 	// Last are the newest failure's own words, with the part that failed.
 	Last string
+}
+
+// Kind returns what f counts.
+func (f *Failing) Kind() FailingKind {
+	switch {
+	case f.Late > 0:
+		return FailingLate
+	case f.Overdue > 0:
+		return FailingOverdue
+	case f.Limited > 0:
+		return FailingLimited
+	}
+	return FailingEpisodes
 }
 
 // The keys of a [Failing] in the metrics of its event.
@@ -26,6 +53,9 @@ const (
 	metricSucceeded = "succeeded"
 	metricOver      = "over"
 	metricLate      = "late"
+	metricOverdue   = "overdue"
+	metricLimited   = "limited"
+	metricEnded     = "ended"
 	metricFailedBy  = "failed/"
 	metricTask      = "task/"
 )
@@ -36,8 +66,10 @@ func (f *Failing) Event(run, worker string, at time.Time) *Event {
 	if f.Over {
 		m[metricOver] = 1
 	}
-	if f.Late > 0 {
-		m[metricLate] = float64(f.Late)
+	for key, n := range map[string]int{metricLate: f.Late, metricOverdue: f.Overdue, metricLimited: f.Limited, metricEnded: f.Ended} {
+		if n > 0 {
+			m[key] = float64(n)
+		}
 	}
 	for cause, n := range f.ByCause {
 		m[metricFailedBy+cause] = float64(n)
@@ -55,6 +87,7 @@ func FailingOf(e *Event) (Failing, bool) {
 	f := Failing{
 		Failed: int(e.Metrics[metricFailed]), Succeeded: int(e.Metrics[metricSucceeded]), Over: e.Metrics[metricOver] > 0, Last: e.Message,
 		Late:    int(e.Metrics[metricLate]),
+		Overdue: int(e.Metrics[metricOverdue]), Limited: int(e.Metrics[metricLimited]), Ended: int(e.Metrics[metricEnded]),
 		ByCause: map[string]int{},
 	}
 	for key, n := range e.Metrics {

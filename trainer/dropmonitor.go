@@ -33,6 +33,8 @@ type droppedRollouts struct {
 	least, most float64 // rewards
 	// components are the largest values of each component of the rewards.
 	components map[string]float64
+	// stops count the rollouts by why they ended.
+	stops map[schemas.StopReason]int
 	// logprob is the sum over the sampled tokens, sampled their number.
 	logprob, sampled float64
 }
@@ -46,9 +48,10 @@ func (d *dropMonitor) addRollout(t *schemas.Trajectory) { d.step.addRollout(t) }
 // addRollout adds one rollout of a dropped group.
 func (d *droppedRollouts) addRollout(t *schemas.Trajectory) {
 	if d.rollouts == 0 {
-		d.least, d.most, d.components = math.Inf(1), math.Inf(-1), map[string]float64{}
+		d.least, d.most, d.components, d.stops = math.Inf(1), math.Inf(-1), map[string]float64{}, map[schemas.StopReason]int{}
 	}
 	d.rollouts++
+	d.stops[t.Stop]++
 	d.least, d.most = min(d.least, t.Reward), max(d.most, t.Reward)
 	for name, r := range t.Rewards {
 		if _, known := d.components[name]; !known && len(d.components) == maxComponents {
@@ -97,12 +100,24 @@ func (d *droppedRollouts) diagnose(coldStart int64) string {
 		if len(never) > 0 {
 			what = fmt.Sprintf(" (never: %s)", strings.Join(never, ", "))
 		}
-		return fmt.Sprintf(" The policy never succeeds: each of %d rollouts got reward %.4g%s. Ask easier questions, or give more or better demonstrations.%s",
-			d.rollouts, d.most, what, sure)
+		return fmt.Sprintf(" The policy never succeeds: each of %d rollouts got reward %.4g%s.%s Ask easier questions, or give more or better demonstrations.%s",
+			d.rollouts, d.most, what, d.describeLimit(), sure)
 	default:
 		return fmt.Sprintf(" The policy always succeeds: each of %d rollouts got reward %.4g. Nothing is left to learn here: ask harder questions.%s",
 			d.rollouts, d.most, sure)
 	}
+}
+
+// describeLimit names the limit that ended nearly all rollouts; "" where none did.
+func (d *droppedRollouts) describeLimit() string {
+	for stop, key := range map[schemas.StopReason]string{
+		schemas.StopTurns: "max_turns", schemas.StopTokens: "max_tokens", schemas.StopTimeout: "timeout", schemas.StopSegments: "max_segments",
+	} {
+		if 10*d.stops[stop] >= 9*d.rollouts {
+			return fmt.Sprintf(" %d of them were stopped by %s: the agent may ask on and on, or trainer.limits.%s is too low.", d.stops[stop], stop, key)
+		}
+	}
+	return ""
 }
 
 // stuckThreshold returns how many groups are dropped, with none kept, before the run reports that it learns nothing.

@@ -126,6 +126,23 @@ func TestARunThatCanLearnNothingSaysWhyAndStopsWhenAsked(t *testing.T) {
 	}
 }
 
+// An agent that asks on and on is named where all its rollouts are dropped, too.
+func TestALimitThatEndsTheDroppedRolloutsIsNamed(t *testing.T) {
+	t.Parallel()
+	d := &droppedRollouts{}
+	for i := range 20 {
+		stop := schemas.StopTurns
+		if i < 2 {
+			stop = schemas.StopAnswer
+		}
+		d.addRollout(&schemas.Trajectory{Stop: stop})
+	}
+	require.Contains(t, d.diagnose(0), "The policy never succeeds: each of 20 rollouts got reward 0. 18 of them were stopped by turns: "+
+		"the agent may ask on and on, or trainer.limits.max_turns is too low. Ask easier questions")
+	d.addRollout(&schemas.Trajectory{Stop: schemas.StopFormat})
+	require.NotContains(t, d.diagnose(0), "stopped by")
+}
+
 // Newcomer's friction N10: where there is no cold start, none can be shortened.
 func TestACertainPolicyWithoutAColdStartIsNotToldToShortenIt(t *testing.T) {
 	t.Parallel()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,10 +27,10 @@ type failureReports struct {
 	unsent map[reportKey]schemas.Failing
 }
 
-// reportKey names what a report is about: the failures of a task, or the requests after the end of its episodes.
+// reportKey names what a report is about.
 type reportKey struct {
 	task string
-	late bool
+	kind schemas.FailingKind
 }
 
 // newFailureReports makes the reports that send stores.
@@ -40,7 +41,7 @@ func newFailureReports(send func(context.Context, schemas.Failing) error, resend
 // addReport has a report sent in the place of an older one of its kind and task. It does not wait.
 func (r *failureReports) addReport(f schemas.Failing) {
 	r.mu.Lock()
-	r.unsent[reportKey{f.Task, f.Late > 0}] = f
+	r.unsent[reportKey{f.Task, f.Kind()}] = f
 	r.mu.Unlock()
 	select {
 	case r.wake <- struct{}{}:
@@ -94,10 +95,14 @@ func (r *failureReports) runReports(ctx context.Context) {
 const (
 	logFailing = "episodes fail"
 	logLate    = "the agent goes on asking after its episode ended"
+	logOverdue = "an episode does not end"
+	logLimited = "a limit ends nearly every episode"
 )
 
 // ShownByProgress reports whether a message of the log is an alarm that a [View] shows by itself.
-func ShownByProgress(message string) bool { return message == logFailing || message == logLate }
+func ShownByProgress(message string) bool {
+	return slices.Contains([]string{logFailing, logLate, logOverdue, logLimited}, message)
+}
 
 // reportFailures returns the function by which a producer reports episodes that fail: each report is a line of the log and an event of
 // the run. stop sends the reports that were made.
@@ -111,21 +116,35 @@ func reportFailures(
 	var sending sync.WaitGroup
 	sending.Go(func() { reports.runReports(ctx) })
 	reportFailing = func(f schemas.Failing) {
-		switch {
-		case f.Late > 0 && f.Over:
-			log.Info("no agent asks any more after its episode ended", "task", f.Task, "requests", f.Late)
-		case f.Late > 0:
-			log.Warn(logLate, "task", f.Task, "requests", f.Late, "last", f.Last)
-		case f.Over:
-			log.Info("episodes succeed again", "task", f.Task, "failed", f.Failed, "succeeded", f.Succeeded)
-		default:
-			log.Error(logFailing, "task", f.Task, "failed", f.Failed, "succeeded", f.Succeeded, "by_cause", f.ByCause, "last", f.Last)
-		}
+		logReport(log, &f)
 		reports.addReport(f)
 	}
 	return reportFailing, func() {
 		end()
 		sending.Wait()
+	}
+}
+
+// logReport writes a report into the log.
+func logReport(log *slog.Logger, f *schemas.Failing) {
+	log = log.With("task", f.Task)
+	switch kind := f.Kind(); {
+	case kind == schemas.FailingLate && f.Over:
+		log.Info("no agent asks any more after its episode ended", "requests", f.Late)
+	case kind == schemas.FailingLate:
+		log.Warn(logLate, "requests", f.Late, "last", f.Last)
+	case kind == schemas.FailingOverdue && f.Over:
+		log.Info("each episode ends again")
+	case kind == schemas.FailingOverdue:
+		log.Warn(logOverdue, "episodes", f.Overdue, "oldest", f.Last)
+	case kind == schemas.FailingLimited && f.Over:
+		log.Info("episodes end by themselves again", "limited", f.Limited, "of", f.Ended)
+	case kind == schemas.FailingLimited:
+		log.Warn(logLimited, "limited", f.Limited, "of", f.Ended, "by", f.Last)
+	case f.Over:
+		log.Info("episodes succeed again", "failed", f.Failed, "succeeded", f.Succeeded)
+	default:
+		log.Error(logFailing, "failed", f.Failed, "succeeded", f.Succeeded, "by_cause", f.ByCause, "last", f.Last)
 	}
 }
 

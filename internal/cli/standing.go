@@ -46,7 +46,8 @@ type standing struct {
 	Refused int `json:"refused"`
 	// RefusedByProducer counts the newest of them by the producer under whose name they came.
 	RefusedByProducer []runfolder.ProducerRefusals `json:"refused_by_producer"`
-	// Failures are the tasks whose episodes fail, and those whose agents ask on after the end of their episodes.
+	// Failures are the tasks whose episodes fail, do not end, or are ended by a limit, and those whose agents ask on after the end of their
+	// episodes.
 	Failures []report.Failure `json:"failures"`
 	// LastStep and LastScore are nil before the first.
 	LastStep  *eventAnswer `json:"last_step,omitempty"`
@@ -153,8 +154,13 @@ func (o *standing) printStanding(w io.Writer, width int) {
 
 // headFailure is the heading of a row about a task's failures.
 func headFailure(f report.Failure) string {
-	if f.Late > 0 {
+	switch f.Kind() {
+	case schemas.FailingLate:
 		return "requests after the end"
+	case schemas.FailingOverdue:
+		return "episodes do not end"
+	case schemas.FailingLimited:
+		return "a limit ends episodes"
 	}
 	return "episodes fail"
 }

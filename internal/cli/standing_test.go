@@ -62,3 +62,22 @@ func TestAnEventIsToldWithItsNumbers(t *testing.T) {
 	require.Equal(t, `03:04:05 odd                trainer    version 0 \x1b[2J`,
 		report.EventLine(&schemas.Event{Type: "odd", Role: "trainer", At: at, Message: "\x1b[2J"}))
 }
+
+// An agent that loops is named by the status, whether or not it asks for anything, with its task and with what to do.
+func TestTheStatusNamesAnAgentThatLoops(t *testing.T) {
+	t.Parallel()
+	at := time.Now()
+	var told runfolder.History
+	told.Add(&schemas.Event{Type: schemas.EventStepDone, Role: "trainer", At: at.Add(-time.Minute), Step: 6, Metrics: map[string]float64{"time/step": 1}})
+	overdue := schemas.Failing{Task: "things", Overdue: 2, Last: "g8/1 has run for 30 s: agent mine has asked for nothing. An endless loop?"}
+	limited := schemas.Failing{Task: "things", Limited: 64, Ended: 64, Last: "agent mine was stopped by turns. It may ask on and on: bound its loop, or raise trainer.limits.max_turns"}
+	told.Add(overdue.Event("r", "p", at))
+	told.Add(limited.Event("r", "p", at))
+	o := newStanding("small", true, &runfolder.Standing{Status: told.Status(at), History: told, Control: &schemas.Control{}})
+	var out strings.Builder
+	o.printStanding(&out, 0)
+	require.Regexp(t, "│ state +│ waiting: no step since 1m0s ago: task things: 2 episodes do not end; the oldest: g8/1 has run for 30 s: agent mine", out.String())
+	require.Regexp(t, "│ episodes do not end +│ task things: 2 episodes do not end", out.String())
+	require.Regexp(t, "│ a limit ends episodes +│ task things: a limit ends nearly every episode: 64 of the newest 64 trajectories: agent mine was stopped by turns", out.String())
+	require.Contains(t, out.String(), "bound its loop, or raise trainer.limits.max_turns")
+}

@@ -176,6 +176,9 @@ func agentsBoard() Board {
 			{Title: "Requests after the end", Tells: "Of agents from outside that go on asking after their episode ended.", Lines: []Line{
 				{rateQuery("weir_producer_late_requests_total"), "a second"},
 			}},
+			{Title: "Episodes that do not end", Tells: "Running far longer than the task's episodes take.", Lines: []Line{
+				{"sum(weir_producer_episodes_overdue)", "now"},
+			}},
 			{Title: "Forks", Tells: "Trajectories that begin with turns of another one, and those whose tools answered otherwise.", Lines: []Line{{rateQuery("weir_producer_forks_total", "outcome"), "{{outcome}}"}}},
 			{Title: "Tokens", Tells: "Of published trajectories, by who wrote them.", Lines: []Line{{rateQuery("weir_producer_tokens_total", "by"), "{{by}}"}}},
 		}},

@@ -33,10 +33,10 @@ const (
 	mostName   = 100
 )
 
-// failureKey names a spell: of failures, or of requests after the end of episodes.
+// failureKey names a spell.
 type failureKey struct {
 	worker, task string
-	late         bool
+	kind         schemas.FailingKind
 }
 
 type failure struct {
@@ -54,6 +54,11 @@ type Failure struct {
 	// Late counts requests of agents after the end of their episodes; then Failed and Succeeded count nothing, and Last is the newest
 	// request.
 	Late int `json:"late"`
+	// Overdue counts running episodes that do not end, and Last tells of the oldest. Limited counts trajectories that a limit ended, of the
+	// newest Ended, and Last has the agent and the limit. A failure with one of them counts nothing else.
+	Overdue int `json:"overdue"`
+	Limited int `json:"limited"`
+	Ended   int `json:"ended"`
 	// Last are the newest failure's own words, At is when they were reported.
 	Last string    `json:"last"`
 	At   time.Time `json:"at"`
@@ -73,9 +78,11 @@ func (f *Failures) AddEvent(e *schemas.Event) (changed bool) {
 	case e.Type == schemas.EventWorkerJoined && e.Role == "trainer":
 		return f.dropWhere(func(string) bool { return true })
 	case e.Type == schemas.EventWorkerLeft && producer:
+		changed = f.dropOverdue(e.Worker)
 		if _, failing := f.heard[e.Worker]; failing {
 			f.heard[e.Worker] = time.Time{}
 		}
+		return changed
 	case e.Type == schemas.EventStepDone:
 		return f.dropWhere(func(worker string) bool { return e.At.Sub(f.heard[worker]) > silentAfter })
 	}
@@ -86,7 +93,7 @@ func (f *Failures) AddEvent(e *schemas.Event) (changed bool) {
 func (f *Failures) addFailing(e *schemas.Event) (changed bool) {
 	told, _ := schemas.FailingOf(e)
 	told.Task, told.ByCause = cutName(told.Task), boundCauses(told.ByCause)
-	key := failureKey{e.Worker, told.Task, told.Late > 0}
+	key := failureKey{e.Worker, told.Task, told.Kind()}
 	_, was := f.by[key]
 	if told.Over {
 		delete(f.by, key)
@@ -147,6 +154,18 @@ func boundCauses(byCause map[string]int) map[string]int {
 	return out
 }
 
+// dropOverdue forgets a producer's episodes that do not end: they ended with it.
+func (f *Failures) dropOverdue(worker string) (changed bool) {
+	before := len(f.by)
+	maps.DeleteFunc(f.by, func(key failureKey, _ failure) bool {
+		return key.worker == worker && key.kind == schemas.FailingOverdue
+	})
+	if !f.hasSpell(func(k failureKey) bool { return k.worker == worker }) {
+		delete(f.heard, worker)
+	}
+	return len(f.by) < before
+}
+
 // dropWhere forgets the failures of the producers for which gone is true.
 func (f *Failures) dropWhere(gone func(worker string) bool) (changed bool) {
 	before := len(f.by)
@@ -167,6 +186,9 @@ func (f *Failures) List() []Failure {
 		}
 		all.Failed += one.Failed
 		all.Late += one.Late
+		all.Overdue += one.Overdue
+		all.Limited += one.Limited
+		all.Ended += one.Ended
 		all.Succeeded += one.Succeeded
 		for cause, n := range one.ByCause {
 			all.ByCause[cause] += n
@@ -180,19 +202,44 @@ func (f *Failures) List() []Failure {
 		out = append(out, *all)
 	}
 	slices.SortFunc(out, func(a, b Failure) int {
-		return cmp.Or(cmp.Compare(b.Failed, a.Failed), cmp.Compare(a.Task, b.Task), cmp.Compare(a.Late, b.Late))
+		return cmp.Or(cmp.Compare(b.Failed, a.Failed), cmp.Compare(a.Task, b.Task), cmp.Compare(a.Kind(), b.Kind()))
 	})
 	return out
+}
+
+// Kind returns what f counts.
+func (f *Failure) Kind() schemas.FailingKind {
+	told := schemas.Failing{Late: f.Late, Overdue: f.Overdue, Limited: f.Limited}
+	return told.Kind()
+}
+
+// NameLimit reports whether failures name a task whose episodes a limit ends.
+func NameLimit(failures []Failure) bool {
+	return slices.ContainsFunc(failures, func(f Failure) bool { return f.Kind() == schemas.FailingLimited })
 }
 
 // Clone returns a copy.
 func (f *Failures) Clone() Failures { return Failures{maps.Clone(f.by), maps.Clone(f.heard)} }
 
+// countEpisodes says how many episodes do not end.
+func countEpisodes(n int) string {
+	if n == 1 {
+		return "an episode does not end"
+	}
+	return fmt.Sprintf("%d episodes do not end; the oldest", n)
+}
+
 // String tells of the failures in a sentence.
 func (f Failure) String() string {
-	if f.Late > 0 {
+	switch f.Kind() {
+	case schemas.FailingLate:
 		return fmt.Sprintf("task %s: the agent goes on asking after its episode ended: %d requests; the last: %s",
 			Plain(f.Task), f.Late, Plain(f.Last))
+	case schemas.FailingOverdue:
+		return fmt.Sprintf("task %s: %s: %s", Plain(f.Task), countEpisodes(f.Overdue), Plain(f.Last))
+	case schemas.FailingLimited:
+		return fmt.Sprintf("task %s: a limit ends nearly every episode: %d of the newest %d trajectories: %s",
+			Plain(f.Task), f.Limited, f.Ended, Plain(f.Last))
 	}
 	causes := slices.SortedFunc(maps.Keys(f.ByCause), func(a, b string) int {
 		return cmp.Or(cmp.Compare(f.ByCause[b], f.ByCause[a]), cmp.Compare(a, b))

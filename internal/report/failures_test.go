@@ -123,3 +123,24 @@ func TestProgressShowsFailures(t *testing.T) {
 	plain.Failing(failures)
 	require.Equal(t, "! "+want+"\n", out.String())
 }
+
+// Episodes that do not end are a row of their own, over all producers, until their producer leaves. A limit that ends a task's episodes takes
+// the place of the line about all tasks.
+func TestEpisodesThatDoNotEndAreARowOfTheirOwn(t *testing.T) {
+	var f Failures
+	require.True(t, f.AddEvent(failingEvent("p1", schemas.Failing{Task: "crates", Overdue: 1, Last: "e1 has run for 30 s"})))
+	require.Equal(t, "task crates: an episode does not end: e1 has run for 30 s", f.List()[0].String())
+	f.AddEvent(failingEvent("p2", schemas.Failing{Task: "crates", Overdue: 2, Last: "e1 has run for 30 s"}))
+	require.Equal(t, "task crates: 3 episodes do not end; the oldest: e1 has run for 30 s", f.List()[0].String())
+	require.False(t, NameLimit(f.List()))
+	f.AddEvent(failingEvent("p2", schemas.Failing{Task: "crates", Limited: 60, Ended: 64, Last: "agent mine was stopped by turns"}))
+	require.Equal(t, "task crates: a limit ends nearly every episode: 60 of the newest 64 trajectories: agent mine was stopped by turns", f.List()[0].String())
+	require.True(t, NameLimit(f.List()))
+	require.True(t, f.AddEvent(&schemas.Event{Type: schemas.EventWorkerLeft, Role: "producer", Worker: "p1"}))
+	require.True(t, f.AddEvent(&schemas.Event{Type: schemas.EventWorkerLeft, Role: "producer", Worker: "p2"}))
+	require.Len(t, f.List(), 1)
+	require.Equal(t, schemas.FailingLimited, f.List()[0].Kind())
+	require.True(t, f.AddEvent(failingEvent("p2", schemas.Failing{Task: "crates", Limited: 60, Ended: 64, Over: true})))
+	require.Empty(t, f.List())
+	require.Empty(t, f.heard)
+}

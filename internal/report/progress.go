@@ -111,7 +111,7 @@ func (p *Progress) noteLimited() {
 	l, found := FindLimited(p.recent)
 	was := p.limited != ""
 	p.limited = ""
-	if !found {
+	if !found || NameLimit(p.failing) {
 		return
 	}
 	p.limited = LimitedTitle + ": " + l.What() + ". " + l.Remedy()
@@ -216,7 +216,9 @@ func (p *Progress) Failing(failures []Failure) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	before := p.failing
-	p.failing = failures
+	if p.failing = failures; NameLimit(failures) {
+		p.limited = "" // a failure says it, with the task's name
+	}
 	if p.live {
 		p.drawLive()
 		return

@@ -125,6 +125,26 @@ type History struct {
 	failures  report.Failures
 }
 
+// failingTask returns the task with the most failures where none of its episodes has succeeded since the newest step.
+func (h *History) failingTask() (report.Failure, bool) {
+	failures := h.Failures()
+	if len(failures) == 0 {
+		return report.Failure{}, false
+	}
+	f := failures[0]
+	return f, f.Kind() == schemas.FailingEpisodes && f.Succeeded == 0 && f.At.After(h.stepped)
+}
+
+// stuckEpisodes returns the first task whose episodes do not end.
+func (h *History) stuckEpisodes() (report.Failure, bool) {
+	for _, f := range h.Failures() {
+		if f.Kind() == schemas.FailingOverdue {
+			return f, true
+		}
+	}
+	return report.Failure{}, false
+}
+
 // Add takes in the next event.
 func (h *History) Add(e *schemas.Event) {
 	h.failures.AddEvent(e)
@@ -184,8 +204,8 @@ func (h *History) Status(now time.Time) Status {
 
 // runningStatus is the status of a trainer that has begun: it steps, or it waits.
 func (h *History) runningStatus(now time.Time) Status {
-	if failures := h.Failures(); len(failures) > 0 && failures[0].Late == 0 && failures[0].Succeeded == 0 && failures[0].At.After(h.stepped) {
-		return Status{StateWaiting, fmt.Sprintf("no step since %s: %s", Ago(h.stepped, now), failures[0])}
+	if f, fails := h.failingTask(); fails {
+		return Status{StateWaiting, fmt.Sprintf("no step since %s: %s", Ago(h.stepped, now), f)}
 	}
 	seconds := 0.0
 	if h.LastStep != nil {
@@ -197,6 +217,9 @@ func (h *History) runningStatus(now time.Time) Status {
 		return Status{StateRunning, "last heard of " + stepped}
 	case h.trouble != "":
 		return Status{StateWaiting, fmt.Sprintf("no step since %s: %s", stepped, h.trouble)}
+	}
+	if f, stuck := h.stuckEpisodes(); stuck {
+		return Status{StateWaiting, fmt.Sprintf("no step since %s: %s", stepped, f)}
 	}
 	return Status{StateWaiting, fmt.Sprintf("no step since %s: the trainer waits for trajectories, or was killed", stepped)}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/weir-rl/weir/internal/report"
+	"github.com/weir-rl/weir/schemas"
 )
 
 // remedies are what to do about episodes that fail, by the cause of most of them.
@@ -23,8 +24,16 @@ var remedies = map[string]string{
 func failureAlarms(failures []report.Failure) []Alarm {
 	var out []Alarm
 	for _, f := range failures {
-		if f.Late > 0 {
+		switch f.Kind() {
+		case schemas.FailingLate:
 			out = append(out, lateAlarm(f))
+			continue
+		case schemas.FailingOverdue:
+			out = append(out, overdueAlarm(f))
+			continue
+		case schemas.FailingLimited:
+			remedy := "Look at a rollout. If the agent should end by itself, bound its loop. Else raise the limit."
+			out = append(out, Alarm{levelWarn, report.LimitedTitle, f.String(), remedy, "trajectories"})
 			continue
 		}
 		title, level := "episodes fail", levelWarn
@@ -48,6 +57,20 @@ func lateAlarm(f report.Failure) Alarm {
 	return Alarm{
 		levelWarn, "the agent goes on asking after its episode ended", f.String(),
 		"Each request was refused. Let the agent stop at an answer 401, 403 or 410, and after it posted its outcome.", "streams",
+	}
+}
+
+// overdueAlarm is the alarm about running episodes that do not end.
+func overdueAlarm(f report.Failure) Alarm {
+	title := "an episode does not end"
+	if f.Overdue > 1 {
+		title = "episodes do not end"
+	}
+	return Alarm{
+		levelWarn, title, f.String(),
+		"Look for an endless loop in the agent, and bound its waits. If the agent is only slow, nothing is wrong. " +
+			"trainer.limits.timeout ends such an episode.",
+		"streams",
 	}
 }
 

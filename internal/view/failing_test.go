@@ -49,3 +49,19 @@ func TestALimitThatEndsEveryEpisodeIsAnAlarm(t *testing.T) {
 	_, limited = findLimited([]report.Record{step(1), step(1), step(1)})
 	require.False(t, limited)
 }
+
+// An agent that loops is an alarm, whether or not it asks for anything.
+func TestAnEpisodeThatDoesNotEndIsAnAlarm(t *testing.T) {
+	got := failureAlarms([]report.Failure{
+		{Task: "things", Overdue: 1, Last: "g8/1 has run for 30 s: agent mine has asked for nothing"},
+		{Task: "boxes", Overdue: 3},
+		{Task: "crates", Limited: 60, Ended: 64, Last: "agent mine was stopped by turns"},
+	})
+	require.Len(t, got, 3)
+	require.Equal(t, "an episode does not end", got[0].Title)
+	require.Contains(t, got[0].What, "task things: an episode does not end: g8/1 has run for 30 s: agent mine")
+	require.Contains(t, got[0].Do, "trainer.limits.timeout")
+	require.Equal(t, "episodes do not end", got[1].Title)
+	require.Equal(t, report.LimitedTitle, got[2].Title)
+	require.Contains(t, got[2].What, "agent mine was stopped by turns")
+}

@@ -94,6 +94,9 @@ func (f *shownRun) readOverview(ctx context.Context, now time.Time) *Overview {
 		o.Alarms = slices.Insert(o.Alarms, 0, f.roleAlarms(ctx, seen, s.State)...)
 		if s.State != runfolder.StateFinished {
 			o.Failures = seen.Failures
+			if report.NameLimit(o.Failures) { // with the task's name
+				o.Alarms = slices.DeleteFunc(o.Alarms, func(a Alarm) bool { return a.Title == report.LimitedTitle })
+			}
 		}
 		o.Alarms = slices.Insert(o.Alarms, 0, failureAlarms(o.Failures)...)
 	}

@@ -58,7 +58,7 @@ function failuresTable(failures) {
   return h(
     'div',
     { class: 'panel wide' },
-    h('h2', null, 'Rollouts that failed'),
+    h('h2', null, 'Rollouts that fail, or do not end'),
     table(['task', 'failed', 'by', 'the last'], rows),
   );
 }
@@ -66,6 +66,8 @@ function failuresTable(failures) {
 /** @param {import('../webcheck/api').Failure} f */
 function failureRow(f) {
   if (f.late) return row([f.task, `${f.late} requests`, 'asking after the episode ended', cell(f.last, 'mono')]);
+  if (f.overdue) return row([f.task, `${f.overdue} running`, 'do not end', cell(f.last, 'mono')]);
+  if (f.limited) return row([f.task, `${f.limited} of ${f.ended}`, 'ended by a limit', cell(f.last, 'mono')]);
   const causes = Object.entries(f.by_cause).sort((a, b) => b[1] - a[1]);
   const by = causes.map(([cause, n]) => `${cause.replaceAll('_', ' ')} ${n}`).join(', ');
   return row([f.task, `${f.failed} of ${f.failed + f.succeeded}`, by, cell(f.last, 'mono')]);

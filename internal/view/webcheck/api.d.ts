@@ -209,6 +209,9 @@ export interface Failure {
   succeeded: number;
   by_cause: Record<string, number>;
   late: number;
+  overdue: number;
+  limited: number;
+  ended: number;
   last: string;
   at: string;
 }
