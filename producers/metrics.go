@@ -39,7 +39,8 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 			Name: "weir_producer_episodes_total", Help: "Trajectories published, by stop reason.",
 		}, []string{"stop"}),
 		dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_producer_dropped_total", Help: "Episodes that published no trajectory, by why and, where they failed, by the cause: agent, reward, tool, engine, " +
+			Name: "weir_producer_dropped_total",
+			Help: "Episodes that published no trajectory, by why and, where they failed, by the cause: agent, reward, tool, engine, " +
 				"nothing_sampled, prompt, too_large, malformed or other.",
 		}, []string{"why", "cause"}),
 		running: prometheus.NewGauge(prometheus.GaugeOpts{

@@ -100,7 +100,8 @@ func (d *droppedRollouts) diagnose(coldStart int64) string {
 		if len(never) > 0 {
 			what = fmt.Sprintf(" (never: %s)", strings.Join(never, ", "))
 		}
-		return fmt.Sprintf(" The policy never succeeds: each of %d rollouts got reward %.4g%s.%s Ask easier questions, or give more or better demonstrations.%s",
+		return fmt.Sprintf(" The policy never succeeds: each of %d rollouts got reward %.4g%s.%s "+
+			"Ask easier questions, or give more or better demonstrations.%s",
 			d.rollouts, d.most, what, d.describeLimit(), sure)
 	default:
 		return fmt.Sprintf(" The policy always succeeds: each of %d rollouts got reward %.4g. Nothing is left to learn here: ask harder questions.%s",
@@ -114,7 +115,8 @@ func (d *droppedRollouts) describeLimit() string {
 		schemas.StopTurns: "max_turns", schemas.StopTokens: "max_tokens", schemas.StopTimeout: "timeout", schemas.StopSegments: "max_segments",
 	} {
 		if 10*d.stops[stop] >= 9*d.rollouts {
-			return fmt.Sprintf(" %d of them were stopped by %s: the agent may ask on and on, or trainer.limits.%s is too low.", d.stops[stop], stop, key)
+			return fmt.Sprintf(" %d of them were stopped by %s: the agent may ask on and on, or trainer.limits.%s is too low.",
+				d.stops[stop], stop, key)
 		}
 	}
 	return ""

@@ -182,7 +182,8 @@ func (o *standing) refusedTexts() string {
 func (o *standing) describeTickets() string {
 	text := strconv.Itoa(o.Tickets)
 	if o.Tickets > 0 {
-		text += fmt.Sprintf(": %d wait for a producer, %d are leased, the oldest for %.0f s", o.Scale.TicketsWaiting, o.Scale.TicketsLeased, o.Scale.OldestTicketSeconds)
+		text += fmt.Sprintf(": %d wait for a producer, %d are leased, the oldest for %.0f s",
+			o.Scale.TicketsWaiting, o.Scale.TicketsLeased, o.Scale.OldestTicketSeconds)
 	}
 	return text
 }

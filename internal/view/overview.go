@@ -64,7 +64,10 @@ type Log struct {
 // readOverview is how the run goes.
 func (f *shownRun) readOverview(ctx context.Context, now time.Time) *Overview {
 	steps, scores := f.folder.Metrics.Newest(schemas.EventStepDone, window), f.folder.Metrics.Newest(schemas.EventEvaluated, window)
-	o := &Overview{Alarms: judgeSteps(steps, scores), Failures: []report.Failure{}, Last: map[string]float64{}, Score: map[string]float64{}, Changed: f.folder.Steps.Changes()}
+	o := &Overview{
+		Alarms: judgeSteps(steps, scores), Failures: []report.Failure{}, Last: map[string]float64{}, Score: map[string]float64{},
+		Changed: f.folder.Steps.Changes(),
+	}
 	s := &o.Summary
 	s.Name, s.Folder, s.Steps = f.Name, f.Dir, int64(f.folder.Int(0, "trainer", "steps"))
 	var last *report.Record
