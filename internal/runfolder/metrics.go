@@ -183,7 +183,11 @@ func (s *Series) thinToPoints(points int) {
 
 // Ago returns how long before now something was, for people.
 func Ago(at, now time.Time) string {
-	return max(0, now.Sub(at)).Round(time.Second).String() + " ago"
+	since := max(0, now.Sub(at)).Round(time.Second)
+	if since >= time.Hour {
+		return strings.TrimSuffix(since.Round(time.Minute).String(), "0s") + " ago"
+	}
+	return since.String() + " ago"
 }
 
 // firstRecordTime returns the time of the run's first record in milliseconds; 0 where there is none.

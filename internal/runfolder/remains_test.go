@@ -26,7 +26,7 @@ func TestAFolderTellsHowItsRunEnded(t *testing.T) {
 		"starting": {config: "trainer: {steps: 4}", age: time.Minute, want: "no step is done; there is no checkpoint|may be starting"},
 		"refused": {
 			config: "trainer: {steps: 4}", age: time.Hour, log: `{"level":"ERROR","msg":"no device","err":"cuda"}`,
-			want: "last written to 1h0m0s ago|no step is done|ended before its first step|newest error in |no device err=cuda",
+			want: "last written to 1h0m ago|no step is done|ended before its first step|newest error in |no device err=cuda",
 		},
 		"stopped":  {config: "trainer: {steps: 4}", age: time.Hour, metrics: "3", want: "step 3 of 4 is done, 4m0s ago|ended before its last step"},
 		"killed":   {config: "trainer: {steps: 4}", age: time.Hour, metrics: "3", noted: "nats://gone", want: "was killed, .* nats://gone, which does not answer"},

@@ -81,3 +81,14 @@ func TestTheStateOfARunIsWhatItsEventsTell(t *testing.T) {
 		})
 	}
 }
+
+// A time long ago is rounded to what a reader wants.
+func TestATimeLongAgoIsRounded(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for since, want := range map[time.Duration]string{
+		-time.Minute: "0s ago", 90 * time.Second: "1m30s ago", time.Hour: "1h0m ago", 11*time.Hour + 56*time.Minute + 52*time.Second: "11h57m ago",
+	} {
+		require.Equal(t, want, Ago(at, at.Add(since)))
+	}
+}

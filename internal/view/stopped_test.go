@@ -49,7 +49,7 @@ func TestARoleThatStoppedAlarms(t *testing.T) {
 	}{
 		{"nobody", nil, runfolder.StateRunning, nil},
 		{"all are there", sound, runfolder.StateRunning, nil},
-		{"the last producer was killed", without("p"), runfolder.StateRunning, []string{"alarm", "no producer is there", "p stopped without a goodbye, last heard of 1h0m0s ago: no ticket is worked on: 5 wait, and 7 that were leased", "weir producer"}},
+		{"the last producer was killed", without("p"), runfolder.StateRunning, []string{"alarm", "no producer is there", "p stopped without a goodbye, last heard of 1h0m ago: no ticket is worked on: 5 wait, and 7 that were leased", "weir producer"}},
 		{"the last engine was killed", without("i"), runfolder.StateRunning, []string{"alarm", "no inference consumer is there", "i stopped without a goodbye", "no token is sampled", "weir inference"}},
 		{"the trainer was killed", without("t"), runfolder.StateRunning, []string{"alarm", "no trainer is there", "no step is done", "weir trainer"}},
 		{"a paused run's producer was killed", without("p"), runfolder.StatePaused, []string{"alarm", "no producer is there"}},

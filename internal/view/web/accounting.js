@@ -48,7 +48,7 @@ function drawBar(b, href, issued) {
   const sum = b.sum ? ' sum' : '';
   const tag = href ? 'a' : 'span';
   return [
-    h(tag, { class: 'name' + sum, href, title: b.what }, (b.sum ? '' : '− ') + b.label),
+    h(tag, { class: 'name' + sum, href, title: b.what }, (b.sum ? '' : '− ') + b.label.replaceAll('_', ' ')),
     h(tag, { class: 'track', href, title: b.what, 'aria-label': `${b.label}: ${b.count}` }, piece),
     h('span', { class: 'count' + sum }, b.count.toLocaleString('en'), ' ', dim(share(b.count).toFixed(1) + ' %')),
   ];

@@ -1,5 +1,5 @@
 import * as api from './api.js';
-import { byId, h, put, say, stateBadge } from './dom.js';
+import { byId, h, note, put, say, stateBadge } from './dom.js';
 import { flipTheme, useTheme } from './theme.js';
 import { listenToKeys, showHelp } from './keys.js';
 import * as runsPage from './runs.js';
@@ -124,7 +124,7 @@ function drawMenu(at, entry) {
   put(byId('nav'), at.run ? links : null);
   const open = byId('nav').querySelector('[aria-current]');
   if (open) open.scrollIntoView({ inline: 'center', block: 'nearest' });
-  runChoice.hidden = !at.run;
+  runChoice.hidden = !at.run || !known.length;
   if (at.run) runChoice.value = at.run;
   drawState();
   document.title = at.run ? `${at.run} · ${(entry && entry.name) || at.word} · Weir` : 'Weir';
@@ -149,6 +149,7 @@ async function readRuns() {
     runChoice,
     known.map((r) => h('option', { value: r.name }, r.name)),
   );
+  runChoice.hidden = !current;
   if (current) runChoice.value = current;
   drawState();
   if (!location.hash.replace(/^#\/?/, '') && known.length === 1) location.replace(go(known[0].name, 'overview'));
@@ -180,6 +181,8 @@ addEventListener('hashchange', () => {
 
 useTheme();
 api.takeToken();
+runChoice.hidden = true;
+put(main, note('The runs are read; a long run takes some seconds.'));
 await readRuns();
 await show();
 setInterval(() => {

@@ -80,7 +80,7 @@ function distribution(m) {
   const top = Math.max(...m.came, ...m.trained);
   const differs = m.ks > Math.max(m.bound, 0.1) ? ': differs' : ': no difference';
   const distance = `distance (KS) ${round(m.ks)}, by chance up to ${round(m.bound)}`;
-  const points = m.quantiles.map((q) => percent(q)).join(', ');
+  const points = m.quantiles.map((q) => `${Math.round(100 * q)} %`).join(', ');
   return panel(
     [m.name, ' ', dim(m.unit, ' ', distance, differs)],
     h('div', { class: 'fall' }, quantileBar('came', m.came, top), quantileBar('trained', m.trained, top)),
@@ -110,7 +110,7 @@ function quantileBar(name, values, top) {
 /** @param {Bias} b */
 function sourcesTable(b) {
   if (!b.sources.length) return null;
-  const heads = ['source', 'came', 'trained on', '', 'equal rewards', 'too late', 'otherwise not', 'mean reward'];
+  const heads = ['source', 'came', 'trained on', 'share', 'equal rewards', 'too late', 'otherwise not', 'mean reward'];
   const rows = b.sources.map((s) =>
     row([
       s.name || 'none',

@@ -20,6 +20,12 @@ const names = {
   'rate/tokens': 'Tokens a second',
   'time/step': 'Seconds a step',
 };
+const units = {
+  'policy/entropy': 'nats',
+  'loss/approx_kl': 'nats',
+  'policy/mismatch_kl': 'nats',
+  'staleness/mean': 'versions',
+};
 const keys = Object.keys(names);
 const most = 8; // style.css has so many colours
 
@@ -121,5 +127,5 @@ const settingRow = (d) => row([cell(d.key, 'mono'), ...d.values.map((v) => cell(
 
 function compareChart(key, chosen, all, look, redraw) {
   const plots = chosen.flatMap((name, i) => (all[i][key] ? [{ name, c: i, ...all[i][key] }] : []));
-  return plots.length ? [chart(names[key], plots, look, { zoomed: redraw })] : [];
+  return plots.length ? [chart(names[key], plots, look, { zoomed: redraw, unit: units[key] })] : [];
 }

@@ -47,7 +47,9 @@ function drawEnd(e, calls) {
   const versions = one ? `version ${e.newest_version}` : `versions ${e.oldest_version} to ${e.newest_version}`;
   return [
     h('p', null, drawAnswer(e)),
-    note(`${versions}, ${e.sampled} tokens sampled, ${calls} calls, ${duration(e.seconds)}`),
+    note(
+      `${versions}, ${e.sampled} tokens sampled, ${calls} ${calls === 1 ? 'call' : 'calls'}, ${duration(e.seconds)}`,
+    ),
     e.notes.map((t) => h('p', { class: 'warn' }, t)),
     e.command ? command('the same again', e.command) : null,
   ];

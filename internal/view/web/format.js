@@ -48,3 +48,5 @@ export function ago(at) {
 }
 
 export const clock = (at) => new Date(at).toLocaleTimeString();
+
+export const day = (at) => new Date(at).toLocaleDateString(undefined, { dateStyle: 'medium' });

@@ -1,6 +1,6 @@
 import * as api from './api.js';
 import { button, cell, dim, h, note, put, row, table } from './dom.js';
-import { clock } from './format.js';
+import { clock, day } from './format.js';
 
 /** @typedef {import('../webcheck/api').Log} Log */
 /** @typedef {import('../webcheck/api').LogLine} LogLine */
@@ -28,7 +28,7 @@ export async function show({ main, run, query, signal, go, every }) {
       api.get(run, 'log', { severe: severe ? '1' : '' }, signal),
     ]);
     put(failures, failuresTable(o.failures));
-    put(lines, log.lines.length ? table(['at', '', 'what', ''], log.lines.map(logRow)) : note(emptyText(severe)));
+    put(lines, log.lines.length ? linesTable(log.lines) : note(emptyText(severe)));
   };
   await draw();
   every(5, draw);
@@ -39,14 +39,27 @@ const emptyText = (severe) =>
     ? 'No warning and no error.'
     : "The run's folder has no weir.log: weir up writes one; separate roles log to their own terminals.";
 
+// linesTable has a line for each day before the lines of the day.
+/** @param {LogLine[]} lines */
+function linesTable(lines) {
+  let before = '';
+  const rows = lines.flatMap((l) => {
+    const on = day(l.at);
+    const head = on === before ? [] : [h('tr', { class: 'day' }, h('td', { colspan: 4, class: 'dim' }, on))];
+    before = on;
+    return [...head, logRow(l)];
+  });
+  return table(['time', 'level', 'what', 'details'], rows);
+}
+
 const looks = { WARN: 'warn', ERROR: 'bad' };
 
 /** @param {LogLine} l */
 function logRow(l) {
   const times = l.count > 1 ? dim(` × ${l.count}`) : null;
   return row([
-    cell(clock(l.at), 'dim'),
-    cell(l.level.toLowerCase(), looks[l.level] || 'dim'),
+    cell(clock(l.at), 'dim nowrap'),
+    cell(l.level.toLowerCase(), `nowrap ${looks[l.level] || 'dim'}`),
     h('td', null, l.text, times),
     cell(l.rest, 'mono dim'),
   ]);

@@ -18,6 +18,7 @@ export async function show({ main, run, signal, every }) {
     /** @type {Streams} */
     const now = await api.get(run, 'streams', null, signal);
     if (mine < asked) return; // a newer look is under way
+    acts.hidden = !!now.down;
     drawActs(acts, run, now, draw);
     if (now.down) {
       const rest = note('What the folder holds is on the other pages.');
