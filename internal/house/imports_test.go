@@ -33,6 +33,7 @@ trainer: schemas streams trainer gpu internal
 trainer/learner: schemas gpu trainer/advantage trainer/batch trainer/loss trainer/metrics trainer/selection trainer/stats internal/check
 trainer/advantage: schemas trainer/advantage trainer/stats
 trainer/loss: schemas trainer/loss trainer/stats
+trainer/archive/messages: schemas internal/check
 trainer/metrics:
 trainer/batch: schemas gpu trainer/stats
 trainer/stats: schemas

@@ -1,0 +1,239 @@
+package messages
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// Source is the stream that an archive keeps the messages of.
+type Source interface {
+	// ReadStored reads the messages above after, up to upTo or somewhat further where upTo cuts a message in parts; it may stop after a
+	// number of bytes. The returned span begins above after where the stream has purged what was there, and is empty where nothing is left
+	// up to upTo.
+	ReadStored(ctx context.Context, after, upTo uint64, bytes int) (Span, []Message, error)
+}
+
+const (
+	// segmentBytes is how many bytes of messages are read for a segment, and up to which size two segments are joined.
+	segmentBytes = 16 << 20
+	// segmentsAtLeast is how many segments the bound on bytes has room for.
+	segmentsAtLeast = 8
+)
+
+// ErrNotWritten is returned, wrapped, when the store did not take a segment, as on a full disk.
+var ErrNotWritten = errors.New("the archive of messages cannot be written")
+
+// Archive keeps the messages of one life of a stream in a store, beside those of earlier ones. A single goroutine calls it.
+type Archive struct {
+	store   Store
+	cfg     Config
+	run     string
+	life    Life
+	log     *slog.Logger
+	encoder *zstd.Encoder
+	now     func() time.Time
+	// segments are those of the store, in order; last is the sequence up to which messages are kept.
+	segments []listed
+	last     uint64
+	// doubtful is whether a write has failed: the store may have the segment all the same.
+	doubtful bool
+}
+
+// Open goes on with the segments in a store.
+func Open(store Store, cfg Config, run string, life Life, log *slog.Logger) (*Archive, error) {
+	a := &Archive{store: store, cfg: cfg, run: run, life: life, log: log, now: time.Now}
+	if err := a.readStore(); err != nil {
+		return nil, err
+	}
+	var err error
+	a.encoder, err = newEncoder()
+	return a, err
+}
+
+// readStore finds out what the store holds, and removes what a write that was cut off has left.
+func (a *Archive) readStore() error {
+	if err := a.store.Sweep(); err != nil {
+		return err
+	}
+	segments, covered, err := listSegments(a.store)
+	if err != nil {
+		return err
+	}
+	for _, s := range covered {
+		if err := a.store.Remove(s.Name); err != nil {
+			return fmt.Errorf("remove segment %s, whose messages another has: %w", s.Name, err)
+		}
+	}
+	a.segments, a.last, a.doubtful = segments, 0, false
+	for _, s := range segments {
+		if s.isSameLife(a.life.placeOf(s.Span)) {
+			a.last = max(a.last, s.Last)
+		}
+	}
+	return nil
+}
+
+// Last is the sequence up to which the messages of the stream are kept.
+func (a *Archive) Last() uint64 { return a.last }
+
+// Keep keeps the messages up to a sequence: when it returns they are on the disk. Messages that the stream does not have any more are
+// counted as lost; after an error the next call goes on where the failed one was.
+func (a *Archive) Keep(ctx context.Context, from Source, upTo uint64) (lost uint64, err error) {
+	if a.doubtful {
+		if err := a.readStore(); err != nil {
+			return 0, fmt.Errorf("%w: %w", ErrNotWritten, err)
+		}
+	}
+	for a.last < upTo {
+		span, messages, err := from.ReadStored(ctx, a.last, upTo, min(segmentBytes, int(a.cfg.Bytes/segmentsAtLeast)))
+		if err != nil {
+			return lost, fmt.Errorf("read the messages after %d to keep them: %w", a.last, err)
+		}
+		if span.After < a.last || span.Last < span.After {
+			return lost, fmt.Errorf("read the messages after %d to keep them: got those of %d to %d", a.last, span.After+1, span.Last)
+		}
+		if span.Last == span.After { // nothing is left: the next segment begins with the gap, and counts it
+			return lost, nil
+		}
+		lost += span.After - a.last
+		if err := a.addSegment(span, messages); err != nil {
+			return lost, fmt.Errorf("%w: messages %d to %d: %w", ErrNotWritten, span.After+1, span.Last, err)
+		}
+	}
+	a.tidySegments()
+	return lost, nil
+}
+
+// addSegment writes a segment.
+func (a *Archive) addSegment(span Span, messages []Message) error {
+	w := segmentWriter{encoder: a.encoder, index: Index{Run: a.run, Life: a.life, Span: span, Follows: a.last}}
+	for _, m := range messages {
+		w.addMessage(m)
+	}
+	data, err := w.finishSegment()
+	if err != nil {
+		return err
+	}
+	if err := a.putSegment(span, data); err != nil {
+		return err
+	}
+	a.last = span.Last
+	return nil
+}
+
+func (a *Archive) putSegment(span Span, data []byte) error {
+	p := a.life.placeOf(span)
+	if err := a.store.Put(p.segmentName(), data); err != nil {
+		a.doubtful = true
+		return err
+	}
+	a.segments = append(a.segments, listed{p, Stored{p.segmentName(), int64(len(data)), a.now()}})
+	return nil
+}
+
+// tidySegments joins small segments and removes old ones. The messages are kept already, so that a failure is logged alone.
+func (a *Archive) tidySegments() {
+	for {
+		joined, err := a.joinNewest()
+		if err != nil {
+			a.log.Warn("small segments of the archive are not joined", "err", err)
+		}
+		if !joined || err != nil {
+			break
+		}
+	}
+	if err := a.dropOldest(); err != nil {
+		a.log.Warn("the archive is larger or older than its bounds", "err", err)
+	}
+}
+
+// joinNewest puts one segment in the place of the newest two, where they are neighbours of about one size.
+func (a *Archive) joinNewest() (joined bool, err error) {
+	n := len(a.segments)
+	if n < 2 {
+		return false, nil
+	}
+	x, y := a.segments[n-2], a.segments[n-1]
+	if !x.isSameLife(y.place) || x.Last != y.After || x.Size >= 2*y.Size || x.Size+y.Size > min(segmentBytes, a.cfg.Bytes/segmentsAtLeast) {
+		return false, nil
+	}
+	span := Span{x.After, y.Last}
+	data, err := a.joinSegments(x, y)
+	if damage := (*Damage)(nil); errors.As(err, &damage) {
+		return false, nil // weir audit --verify names it
+	}
+	if err != nil {
+		return false, err
+	}
+	if err := a.putSegment(span, data); err != nil {
+		return false, err
+	}
+	a.segments = slices.Delete(a.segments, n-2, n)
+	// Readers count the joined segment alone from here on.
+	err = errors.Join(a.store.Remove(x.Name), a.store.Remove(y.Name))
+	a.doubtful = err != nil
+	return true, err
+}
+
+// joinSegments returns the segment of the messages of two neighbours. Blocks stay as they are.
+func (a *Archive) joinSegments(parts ...listed) ([]byte, error) {
+	w := segmentWriter{encoder: a.encoder, out: []byte(magicBegin)}
+	for i, part := range parts {
+		err := readSegment(a.store, part.Name, func(r *segmentReader) error {
+			if err := r.verifySegment(part.place); err != nil {
+				return err
+			}
+			if i == 0 {
+				w.index = Index{Run: r.index.Run, Life: r.index.Life, Span: r.index.Span, Follows: r.index.Follows}
+			}
+			w.index.Last = r.index.Last
+			before := len(w.index.Blocks)
+			for n, b := range r.index.Blocks {
+				frame, err := r.readFrame(n)
+				if err != nil {
+					return err
+				}
+				w.addBlock(frame, b.Raw)
+			}
+			for _, e := range r.index.Entries {
+				e.Block += before
+				w.index.Entries = append(w.index.Entries, e)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return w.finishSegment()
+}
+
+// dropOldest removes the oldest segments until the rest is within the bounds. The newest stays.
+func (a *Archive) dropOldest() error {
+	bytes := int64(0)
+	for _, s := range a.segments {
+		bytes += s.Size
+	}
+	for len(a.segments) > 1 {
+		oldest := a.segments[0]
+		if bytes <= a.cfg.Bytes && (a.cfg.Age == 0 || a.now().Sub(oldest.At) <= a.cfg.Age) {
+			return nil
+		}
+		if err := a.store.Remove(oldest.Name); err != nil {
+			a.doubtful = true
+			return fmt.Errorf("remove the archive's oldest segment: %w", err)
+		}
+		bytes -= oldest.Size
+		a.segments = slices.Delete(a.segments, 0, 1)
+	}
+	return nil
+}
+
+// Close frees memory.
+func (a *Archive) Close() error { return a.encoder.Close() }

@@ -1,0 +1,184 @@
+package messages
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"slices"
+)
+
+// ErrNotKept is returned for a trajectory that no segment has.
+var ErrNotKept = errors.New("no segment of the archive has it")
+
+// readSegment calls use with an open segment.
+func readSegment(store Store, name string, use func(*segmentReader) error) (err error) {
+	blob, err := store.Open(name)
+	if err != nil {
+		return fmt.Errorf("open %s: %w", name, err)
+	}
+	defer func() { err = errors.Join(err, blob.Close()) }()
+	decoder, err := newDecoder()
+	if err != nil {
+		return err
+	}
+	defer decoder.Close()
+	r, err := openReader(name, blob, decoder)
+	if err != nil {
+		return err
+	}
+	return use(r)
+}
+
+// isGone reports whether a segment was removed since the list was made: to make room, or because another took its place.
+func isGone(err error) bool { return errors.Is(err, fs.ErrNotExist) }
+
+// Find returns the newest message with a trajectory's id. It is ErrNotKept, wrapped, where no segment has it, joined with a *Damage for
+// each segment that could not be read.
+func Find(store Store, id string) (*Message, error) {
+	segments, _, err := listSegments(store)
+	if err != nil {
+		return nil, err
+	}
+	var damage []error
+	for _, s := range slices.Backward(segments) {
+		var found *Message
+		err := readSegment(store, s.Name, func(r *segmentReader) error {
+			for _, e := range slices.Backward(r.index.Entries) {
+				if e.ID != id {
+					continue
+				}
+				block, err := r.readBlock(e.Block)
+				if err != nil {
+					return err
+				}
+				m := e.message(block)
+				found = &m
+				return nil
+			}
+			return nil
+		})
+		switch {
+		case found != nil:
+			return found, nil
+		case isGone(err):
+		case errors.As(err, new(*Damage)):
+			damage = append(damage, err)
+		case err != nil:
+			return nil, err
+		}
+	}
+	return nil, errors.Join(append([]error{fmt.Errorf("trajectory %s: %w", id, ErrNotKept)}, damage...)...)
+}
+
+// Kept is a message with the place that it had.
+type Kept struct {
+	Life
+	Message
+	// ID is that of a trajectory, "" of another message.
+	ID string
+}
+
+// All are the messages of a store, oldest first. A segment that is damaged or was removed meanwhile is passed over: its *Damage comes with a
+// nil message, and the walk goes on. Any other error ends it.
+func All(store Store) iter.Seq2[*Kept, error] {
+	return func(yield func(*Kept, error) bool) {
+		segments, _, err := listSegments(store)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		for _, s := range segments {
+			err := readSegment(store, s.Name, func(r *segmentReader) error { return r.yieldMessages(yield) })
+			switch {
+			case err == nil, isGone(err):
+			case errors.Is(err, errStopped):
+				return
+			case errors.As(err, new(*Damage)):
+				if !yield(nil, err) {
+					return
+				}
+			default:
+				yield(nil, err)
+				return
+			}
+		}
+	}
+}
+
+// errStopped says that a walk wants no more messages.
+var errStopped = errors.New("stopped")
+
+// yieldMessages yields the messages of a segment.
+func (r *segmentReader) yieldMessages(yield func(*Kept, error) bool) (err error) {
+	at, block := -1, []byte(nil)
+	for i := range r.index.Entries {
+		e := &r.index.Entries[i]
+		if e.Block != at {
+			if block, err = r.readBlock(e.Block); err != nil {
+				return err
+			}
+			at = e.Block
+		}
+		if !yield(&Kept{r.index.Life, e.message(block), e.ID}, nil) {
+			return errStopped
+		}
+	}
+	return nil
+}
+
+// Verified is the result of Verify.
+type Verified struct {
+	Segments, Messages int
+	Bytes              int64
+	Damage             []*Damage
+	// Notes say which messages were purged before they were kept.
+	Notes []string
+}
+
+// Verify reads every byte of a store's segments, and looks for segments that are missing between others.
+func Verify(store Store) (*Verified, error) {
+	segments, _, err := listSegments(store)
+	if err != nil {
+		return nil, err
+	}
+	out := &Verified{}
+	for i, s := range segments {
+		var index *Index
+		err := readSegment(store, s.Name, func(r *segmentReader) error {
+			index = r.index
+			return r.verifySegment(s.place)
+		})
+		damage := (*Damage)(nil)
+		switch {
+		case isGone(err):
+			continue
+		case errors.As(err, &damage):
+			out.Damage = append(out.Damage, damage)
+		case err != nil:
+			return nil, err
+		}
+		out.Segments++
+		out.Bytes += s.Size
+		if index == nil {
+			continue
+		}
+		out.Messages += len(index.Entries)
+		if i > 0 && segments[i-1].isSameLife(s.place) {
+			out.checkNeighbours(segments[i-1].place, index)
+		}
+	}
+	return out, nil
+}
+
+// checkNeighbours looks for what is missing between a segment and the segment before.
+func (v *Verified) checkNeighbours(before place, index *Index) {
+	if before.Last < index.Follows {
+		gone := before
+		gone.Span = Span{before.Last, index.Follows}
+		v.Damage = append(v.Damage, &Damage{gone.segmentName(), "the segments of these messages, between others", "no such file"})
+	}
+	if index.Follows < index.After {
+		v.Notes = append(v.Notes, fmt.Sprintf("messages %d to %d of the stream were purged before they were kept", index.Follows+1, index.After))
+	}
+}
