@@ -11,6 +11,7 @@ import (
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/streams/weights"
+	"github.com/weir-rl/weir/trainer/archive/messages"
 	"github.com/weir-rl/weir/trainer/learner"
 )
 
@@ -82,6 +83,9 @@ type Feed interface {
 	File(ctx context.Context) error
 	// RejectCarried files a trajectory that an earlier feed delivered and a checkpoint has carried since.
 	RejectCarried(ctx context.Context, sequence uint64, t *schemas.Trajectory, reason schemas.Reason, detail string) error
+	// ReadStored reads the messages that the stream holds, acked or not, above after and up to upTo, or somewhat further where upTo cuts a
+	// message in parts; it may stop after a number of bytes. The archive keeps them before a purge.
+	ReadStored(ctx context.Context, after, upTo uint64, bytes int) (*streams.StoredSpan, error)
 	// Purge removes every message up to a sequence.
 	Purge(ctx context.Context, upTo uint64) error
 	// Identity names the stream; Known is the last message that the feed has seen.
@@ -111,6 +115,8 @@ type Deps struct {
 	// as sampled, is refused. nil, and no tokens, where the agent's beginning is not known. Only the first segment is compared with it: an
 	// agent may write its later contexts anew.
 	Opening func(*schemas.Ticket) []int32
+	// Messages is where the stream's messages are kept before they are purged; nil is the folder that Config.Archive names.
+	Messages messages.Store
 	// Demonstrations may be nil when the configuration has no cold start.
 	Demonstrations learner.Demonstrations
 	// Settings are the run's configuration, by key. Each step's record has a hash of its settings, and a run that goes on with other

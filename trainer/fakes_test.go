@@ -351,6 +351,29 @@ func (f *worldFeed) ack(s uint64) {
 	}
 }
 
+func (f *worldFeed) ReadStored(_ context.Context, after, upTo uint64, bytes int) (*streams.StoredSpan, error) {
+	f.w.mu.Lock()
+	defer f.w.mu.Unlock()
+	out := &streams.StoredSpan{After: max(after, f.w.purged), Last: max(after, f.w.purged)}
+	for n := 0; out.Last < min(upTo, uint64(len(f.w.messages))) && n < bytes; {
+		m := f.w.messages[out.Last]
+		out.Last++
+		var data []byte
+		var err error
+		if m.Trajectory != nil {
+			data, err = schemas.Marshal(m.Trajectory)
+		} else {
+			data, err = schemas.Marshal(m.Closed)
+		}
+		if err != nil {
+			return nil, err
+		}
+		n += len(data)
+		out.Messages = append(out.Messages, streams.RawMessage{Sequence: m.Sequence, Subject: "trajectories", At: f.w.created, Data: data})
+	}
+	return out, nil
+}
+
 func (f *worldFeed) Purge(_ context.Context, upTo uint64) error {
 	return f.w.around("purge", func() error {
 		for s := f.w.purged + 1; s <= upTo; s++ {

@@ -30,6 +30,7 @@ type intake struct {
 	issuer    *issuer
 	account   messageLedger
 	archive   *archive.Writer
+	keeper    *keeper
 	idleTimer idleTimer
 	drops     dropMonitor
 	failures  failureMonitor
@@ -322,4 +323,4 @@ func (i *intake) Close() {
 }
 
 // CloseArchive waits until every archived trajectory is on the disk.
-func (i *intake) CloseArchive() error { return i.archive.Close() }
+func (i *intake) CloseArchive() error { return errors.Join(i.archive.Close(), i.closeKeeper()) }

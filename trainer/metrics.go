@@ -15,7 +15,7 @@ import (
 type Metrics struct {
 	version                              prometheus.Gauge
 	steps, trajectories, tokens, skipped prometheus.Counter
-	deliveries, taken                    prometheus.Counter
+	deliveries, taken, unkept            prometheus.Counter
 	rejected, refusals                   *prometheus.CounterVec
 	staleness                            prometheus.Histogram
 	phases                               *prometheus.HistogramVec
@@ -35,9 +35,11 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 		return with.NewCounter(prometheus.CounterOpts{Name: "weir_trainer_" + name, Help: help})
 	}
 	m := &Metrics{
-		version:      gauge("policy_version", "Newest policy version that was saved and published."),
-		deliveries:   counter("deliveries_total", "Messages read from the trajectory stream by this process."),
-		taken:        counter("taken_up_total", "Trajectories read by this process that a group had use for when they came: not refused, and not ones that had ended."),
+		version:    gauge("policy_version", "Newest policy version that was saved and published."),
+		deliveries: counter("deliveries_total", "Messages read from the trajectory stream by this process."),
+		taken:      counter("taken_up_total", "Trajectories read by this process that a group had use for when they came: not refused, and not ones that had ended."),
+		unkept: counter("archive_lost_total",
+			"Messages of the trajectory stream that were purged before the archive could keep them."),
 		steps:        counter("steps_total", "Steps done by this process."),
 		trajectories: counter("trajectories_total", "Trajectories trained on by this process."),
 		tokens:       counter("tokens_total", "Tokens of the trajectories trained on by this process."),
@@ -106,6 +108,13 @@ func (m *Metrics) recordStep(v map[string]float64, s *stats) {
 func (m *Metrics) countDelivery() {
 	if m != nil {
 		m.deliveries.Inc()
+	}
+}
+
+// countUnkept counts messages that were purged before they were kept.
+func (m *Metrics) countUnkept(n uint64) {
+	if m != nil {
+		m.unkept.Add(float64(n))
 	}
 }
 

@@ -18,6 +18,9 @@ func (i *intake) Open(ctx context.Context, c *checkpoint.Checkpoint, known *pois
 	if err != nil {
 		return err
 	}
+	if err := i.openKeeper(); err != nil {
+		return err
+	}
 	s := &c.State
 	i.account.delivered, i.drops.before = s.Ledger.Low, s.FlatGroups
 	i.idleTimer.restart(i.deps.Now())

@@ -27,6 +27,9 @@ func (i *intake) Purge(ctx context.Context) error {
 	if upTo <= i.purged {
 		return nil
 	}
+	if err := i.keeper.keepUpTo(ctx, i.feed, upTo); err != nil {
+		return fmt.Errorf("keep what is purged: %w", err)
+	}
 	if err := i.store.MarkPurged(identity.Stream, identity.Created, upTo); err != nil {
 		return err
 	}

@@ -23,7 +23,10 @@ func (t *trainer) nextBatch(ctx context.Context) (err error) {
 	if err != nil && errors.Is(context.Cause(wait), errDrained) {
 		return errDrained
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return t.intake.KeepBatch(ctx, t.batch)
 }
 
 // learnBatch trains on the batch.

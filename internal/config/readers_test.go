@@ -36,6 +36,7 @@ var switches = map[string]struct{ off, on map[string]string }{
 	"listed servers": {off: map[string]string{"inference.engine": "vllm", "inference.server.list": "urls"}, on: map[string]string{"inference.engine": "vllm"}},
 	"branches":       {on: map[string]string{"trainer.branch.trunks": "2"}},
 	"timing":         {off: map[string]string{"trainer.deterministic": "true"}},
+	"messages":       {on: map[string]string{"trainer.archive.messages.bytes": "1073741824"}},
 	"archive":        {off: map[string]string{"trainer.archive.bytes": "0"}},
 	"bundles":        {off: map[string]string{"trainer.bundles.bytes": "0"}},
 	"scores":         {off: map[string]string{"eval.every": "0"}},

@@ -55,6 +55,7 @@ func overviewBoard() Board {
 				{rateQuery("weir_producer_episodes_total"), "published a second"},
 				{rateQuery("weir_trainer_trajectories_total"), "trained on a second"},
 				{rateQuery("weir_trainer_rejected_total"), "not trained on a second"},
+				{rateQuery("weir_trainer_archive_lost_total"), "not archived a second"},
 			}},
 			{Title: "Not trained on", Tells: "By reason; docs/metrics.md says what to do about each.", Lines: []Line{{rateQuery("weir_trainer_rejected_total", "reason"), "{{reason}}"}}},
 		}},

@@ -1,0 +1,162 @@
+package trainer
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/gpu/enginetest"
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/trainer/archive"
+	"github.com/weir-rl/weir/trainer/archive/messages"
+	"github.com/weir-rl/weir/trainer/checkpoint"
+)
+
+// keptMessages are the messages of an archive, by sequence.
+func keptMessages(t *testing.T, store messages.Store) map[uint64][]byte {
+	t.Helper()
+	out := map[uint64][]byte{}
+	for m, err := range messages.All(store) {
+		require.NoError(t, err)
+		require.NotContains(t, out, m.Sequence, "kept twice")
+		out[m.Sequence] = m.Data
+	}
+	return out
+}
+
+// Invariant: every message that was published is in the archive before it is purged, whatever became of it and wherever the trainer dies.
+func TestInvariantEveryMessageIsKeptBeforeItIsPurged(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(6) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			cfg := testConfig(dir)
+			cfg.Eta, cfg.Depth = 2, 2
+			cfg.Checkpoint.Messages = 20 // checkpoints are renewed within steps, too
+			cfg.Archive.Messages.Bytes, cfg.Archive.Required = 1<<30, seed%2 == 0
+			w := newWorld(vocab)
+			w.noise, w.flat = true, 3
+			store := messages.Folder{Dir: filepath.Join(dir, archive.Folder, "messages")}
+			random := rand.New(rand.NewPCG(seed, 1))
+			purged := uint64(0)
+			w.crash = func(point string) error {
+				if random.IntN(60) == 0 {
+					return errCrash
+				}
+				return nil
+			}
+			train(t, cfg, w)
+			require.NotZero(t, w.purged)
+			purged = w.purged
+			kept := keptMessages(t, store)
+			for s := uint64(1); s <= purged; s++ {
+				want := w.messages[s-1]
+				if want.Closed != nil {
+					data, err := schemas.Marshal(want.Closed)
+					require.NoError(t, err)
+					require.Equal(t, data, kept[s])
+					continue
+				}
+				data, err := schemas.Marshal(want.Trajectory)
+				require.NoError(t, err)
+				require.Equal(t, data, kept[s], "sequence %d", s)
+			}
+			verified, err := messages.Verify(store)
+			require.NoError(t, err)
+			require.Empty(t, verified.Damage)
+			require.Empty(t, verified.Notes)
+		})
+	}
+}
+
+// fullStore is a folder on a disk that may be full.
+type fullStore struct {
+	messages.Folder
+	full atomic.Bool
+}
+
+var errFull = errors.New("no space left on device")
+
+func (s *fullStore) Put(name string, data []byte) error {
+	if s.full.Load() {
+		return errFull
+	}
+	return s.Folder.Put(name, data)
+}
+
+// runKeeping trains with an archive in a store, whose disk is full from a step on.
+func runKeeping(t *testing.T, cfg Config, w *world, store *fullStore, fullAfter int64, m *Metrics) error {
+	t.Helper()
+	return Run(t.Context(), cfg, Deps{
+		Engine: enginetest.NewBigram(vocab), Stream: w, Prompts: prompts{vocab}, Messages: store, Metrics: m,
+		Observer: func(e schemas.Event) {
+			if e.Type == schemas.EventStepDone && e.Step == fullAfter {
+				store.full.Store(true)
+			}
+		},
+	})
+}
+
+// Invariant: where the archive is required, no step trains on a message that was not kept.
+func TestInvariantARequiredArchiveIsKeptBeforeTheStep(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t.TempDir())
+	cfg.Archive.Messages.Bytes, cfg.Archive.Required = 1<<30, true
+	w := newWorld(vocab)
+	store := &fullStore{Folder: messages.Folder{Dir: t.TempDir()}}
+	err := runKeeping(t, cfg, w, store, 3, nil)
+	require.ErrorIs(t, err, errFull)
+	require.ErrorContains(t, err, "trainer.archive.required")
+	records, err := checkpoint.ReadRecords(cfg.Checkpoint.Dir)
+	require.NoError(t, err)
+	require.Len(t, records, 4, "the three steps before, and the start")
+	kept := keptMessages(t, store)
+	for _, r := range records {
+		for _, g := range r.Groups {
+			for _, m := range g.Used() {
+				require.Contains(t, kept, m.Sequence)
+			}
+		}
+	}
+	// Room again: the run goes on with the same trajectories.
+	store.full.Store(false)
+	require.NoError(t, runKeeping(t, cfg, w, store, -1, nil))
+	audit(t, cfg, w)
+	kept = keptMessages(t, store)
+	for s := range w.purged {
+		require.Contains(t, kept, s+1)
+	}
+}
+
+func TestAFullArchiveLetsTheRunGoOnAndIsCounted(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t.TempDir())
+	cfg.Archive.Messages.Bytes = 1 << 30
+	w := newWorld(vocab)
+	store := &fullStore{Folder: messages.Folder{Dir: t.TempDir()}}
+	require.NoError(t, runKeeping(t, cfg, w, store, 3, nil))
+	audit(t, cfg, w)
+	before := uint64(len(keptMessages(t, store)))
+	require.NotZero(t, before)
+	require.Less(t, before, w.purged)
+	// Room again: the gap is counted once, and noted.
+	missing := w.purged - before
+	store.full.Store(false)
+	m, err := NewMetrics(prometheus.NewRegistry())
+	require.NoError(t, err)
+	cfg.Steps += 4
+	require.NoError(t, runKeeping(t, cfg, w, store, -1, m))
+	require.EqualValues(t, missing, testutil.ToFloat64(m.unkept))
+	verified, err := messages.Verify(store)
+	require.NoError(t, err)
+	require.Empty(t, verified.Damage)
+	require.Len(t, verified.Notes, 1)
+}
