@@ -112,7 +112,7 @@ func (v *Viewer) runFolder(dir string) runfolder.Run {
 	name := filepath.Base(dir)
 	r := runfolder.Run{Name: name, Dir: dir, Connect: v.connectTo(name, dir)}
 	if written, _, err := config.Resolve(v.parts, config.Sources{Written: filepath.Join(dir, ConfigFile)}); err == nil {
-		r.Checkpoints = written.Trainer.Checkpoint.Dir
+		r.Checkpoints, r.Messages = written.Trainer.Checkpoint.Dir, written.Trainer.Archive.Messages.Dir
 	}
 	return r
 }
@@ -120,7 +120,7 @@ func (v *Viewer) runFolder(dir string) runfolder.Run {
 // ReadTrajectory finds a trajectory of the configured run.
 func (v *Viewer) ReadTrajectory(ctx context.Context, id string) (*schemas.Trajectory, error) {
 	r := v.runFolder(v.cfg.Folder())
-	r.Checkpoints = v.cfg.Trainer.Checkpoint.Dir
+	r.Checkpoints, r.Messages = v.cfg.Trainer.Checkpoint.Dir, v.cfg.Trainer.Archive.Messages.Dir
 	folder := runfolder.Open(r)
 	defer folder.Close()
 	return folder.Trajectory(ctx, id)

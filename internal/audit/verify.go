@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 
 	"github.com/weir-rl/weir/trainer/archive"
+	"github.com/weir-rl/weir/trainer/archive/messages"
 	"github.com/weir-rl/weir/trainer/checkpoint"
 )
 
@@ -18,6 +19,9 @@ type Verified struct {
 	Files       int   `json:"files"`
 	Segments    int   `json:"archive_segments"`
 	Bytes       int64 `json:"bytes"`
+	// MessageSegments and Messages count the archive's messages of the stream.
+	MessageSegments int `json:"message_segments"`
+	Messages        int `json:"messages"`
 	// Signed says which part of the record is signed by a trainer's key.
 	Signed Signed `json:"signed"`
 	// Forks are the runs that the run was forked from, the oldest first.
@@ -116,4 +120,19 @@ func Verify(run, dir string, trusted []string) (*Verified, error) {
 		out.Notes = append(out.Notes, fmt.Sprintf("the record begins with step %d, whose line nothing before it stands for", store.First))
 	}
 	return out, out.checkSignatures(run, dir, chains, trusted)
+}
+
+// VerifyMessages reads every byte of the stream's messages that the run keeps.
+func (v *Verified) VerifyMessages(store messages.Store) error {
+	found, err := messages.Verify(store)
+	if err != nil {
+		return fmt.Errorf("verify the archive of messages: %w", err)
+	}
+	v.MessageSegments, v.Messages = found.Segments, found.Messages
+	v.Bytes += found.Bytes
+	v.Notes = append(v.Notes, found.Notes...)
+	for _, d := range found.Damage {
+		v.addDamage(d.Segment, -1, d.Want, d.Have)
+	}
+	return nil
 }

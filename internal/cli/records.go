@@ -20,10 +20,10 @@ import (
 func newRecordsCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "records", Short: "Put a run's numbers into the forms that other tools read",
-		Long: `Records reads runs/<run>/metrics.jsonl, of a run that is up, has ended or has crashed, and slows none. For Weights &
-Biases and trackio see examples/follow_wandb.py.`,
+		Long: `Records reads runs/<run>/metrics.jsonl, and for Parquet the trajectories in the run's folder, of a run that is up, has
+ended or has crashed, and slows none. For Weights & Biases and trackio see examples/follow_wandb.py.`,
 	}
-	cmd.AddCommand(newTensorboardCommand(a), newCsvCommand(a))
+	cmd.AddCommand(newTensorboardCommand(a), newCsvCommand(a), newParquetCommand(a))
 	return cmd
 }
 

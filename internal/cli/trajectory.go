@@ -31,8 +31,9 @@ brought, its answer, the reward with its components, and which step trained on i
 any beginning of an id, lists what the record has of it.
 
 The text is that of the batches that the trainer keeps beside its checkpoints, in <trainer.checkpoint.dir>/batches:
-trainer.checkpoint.batches says how many. A trajectory that was dropped with its group is looked for in the archive,
-trainer.archive, and a refused one in REJECTED too, where the run's broker, or its store, is at hand.`,
+trainer.checkpoint.batches says how many. What they lack is looked for in the archive: with
+trainer.archive.messages.bytes it has every trajectory, else some of those that were dropped with their groups. A
+refused trajectory is looked for in REJECTED too, where the run's broker, or its store, is at hand.`,
 		Example: "  weir trajectory g000012-a0\n  weir trajectory g000012-a0-3\n  weir trajectory g000012-a0-3 --run.name mine -o json",
 	}
 	format := outputFlag(cmd)
@@ -88,7 +89,9 @@ func (a *app) openRecord(cmd *cobra.Command) (*runRecord, error) {
 		record: runfolder.Record{Dir: dir, Damaged: func(err error) {
 			fmt.Fprintf(a.err, "%v; weir audit lists what is wrong with the record\n", err)
 		}},
-		folder: runfolder.Open(runfolder.Run{Name: cfg.Run.Name, Dir: cfg.Folder(), Checkpoints: dir}),
+		folder: runfolder.Open(runfolder.Run{
+			Name: cfg.Run.Name, Dir: cfg.Folder(), Checkpoints: dir, Messages: cfg.Trainer.Archive.Messages.Dir,
+		}),
 	}
 	if err := r.record.Check(); errors.Is(err, runfolder.ErrNoRecord) {
 		err = &noRecordError{dir, cfg.Run.Name}
@@ -259,7 +262,7 @@ func (r *runRecord) readKept(v runfolder.Verdict) (*schemas.Trajectory, error) {
 	}
 	at := slices.IndexFunc(kept, func(k *schemas.Trajectory) bool { return k.ID == v.ID })
 	if at < 0 {
-		return nil, nil
+		return r.folder.FromMessages(v.ID)
 	}
 	return kept[at], nil
 }

@@ -39,6 +39,9 @@ func (r *runRecord) printVerification(asJSON bool) error {
 	if err != nil {
 		return err
 	}
+	if err := found.VerifyMessages(r.folder.MessagesStore()); err != nil {
+		return err
+	}
 	if asJSON {
 		return errors.Join(r.printJSON(found), found.Err())
 	}
@@ -54,6 +57,9 @@ func (r *runRecord) printVerification(asJSON bool) error {
 	fmt.Fprintln(r.out, describeSigned(found, len(trusted) > 0))
 	fmt.Fprintf(r.out, "read %d lines of the record, %d batches (%d more were removed to make room), %d files of %d checkpoints, "+
 		"%d segments of the archive, %d bytes\n", found.Records, found.Batches, found.BatchesGone, found.Files, found.Checkpoints, found.Segments, found.Bytes)
+	if found.MessageSegments > 0 {
+		fmt.Fprintf(r.out, "read %d messages of the stream in %d segments\n", found.Messages, found.MessageSegments)
+	}
 	if err := found.Err(); err != nil {
 		return err
 	}

@@ -53,6 +53,7 @@ internal/fakeserver: schemas gpu internal
 internal/scale:
 internal/tracing: schemas internal/telemetry
 internal/records: internal/report
+internal/export: schemas trainer internal
 internal/dashboards: internal/dashboards
 internal/sbom:
 internal/wheel:

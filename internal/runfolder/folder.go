@@ -20,6 +20,8 @@ type Run struct {
 	Dir string
 	// Checkpoints is the folder of its checkpoints; "" is CheckpointsFolder in Dir.
 	Checkpoints string
+	// Messages is the folder of the stream's messages that the trainer keeps; "" is the archive's in Checkpoints.
+	Messages string
 	// Connect opens the run's streams, and leave closes them. It returns an error where no broker answers. A page calls it often: it must
 	// return within a second. Nil is a run without a broker.
 	Connect func(ctx context.Context) (run *streams.Run, leave func(), err error)

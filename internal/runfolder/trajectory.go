@@ -16,7 +16,7 @@ import (
 var ErrUnknown = errors.New("no trajectory of the run has this id")
 
 // NotKept tells people which settings keep the tokens of trajectories.
-const NotKept = "Its tokens are not kept. Of trained trajectories trainer.checkpoint.batches and batch_bytes say how many are; of others trainer.archive does."
+const NotKept = "Its tokens are not kept. Of trained trajectories trainer.checkpoint.batches and batch_bytes say how many are; of others trainer.archive does. With trainer.archive.messages.bytes every trajectory is kept."
 
 // Trajectory returns a trajectory of a run, from wherever it is kept: the batches of steps, the archive, or the messages in REJECTED. An error
 // is returned when it is kept nowhere.
@@ -55,6 +55,9 @@ func (f *Folder) FindTrajectory(ctx context.Context, entries []Listed, id string
 	} else if !errors.Is(err, archive.ErrGone) {
 		return nil, err
 	}
+	if t, err := f.FromMessages(id); t != nil || err != nil {
+		return t, err
+	}
 	if t := f.fromRejected(ctx, id); t != nil {
 		return t, nil
 	}
@@ -68,7 +71,7 @@ func (f *Folder) Archived(id string) (*schemas.Trajectory, error) {
 	}
 	t, err := f.Archive.readTrajectory(id)
 	if errors.Is(err, archive.ErrGone) {
-		return nil, nil
+		return f.FromMessages(id)
 	}
 	return t, err
 }
