@@ -16,7 +16,8 @@ import (
 var ErrUnknown = errors.New("no trajectory of the run has this id")
 
 // NotKept tells people which settings keep the tokens of trajectories.
-const NotKept = "Its tokens are not kept. Of trained trajectories trainer.checkpoint.batches and batch_bytes say how many are; of others trainer.archive does. With trainer.archive.messages.bytes every trajectory is kept."
+const NotKept = "Its tokens are not kept. Of trained trajectories trainer.checkpoint.batches and batch_bytes say how many are; " +
+	"of others trainer.archive does. With trainer.archive.messages.bytes every trajectory is kept."
 
 // Trajectory returns a trajectory of a run, from wherever it is kept: the batches of steps, the archive, or the messages in REJECTED. An error
 // is returned when it is kept nowhere.

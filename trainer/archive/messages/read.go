@@ -79,8 +79,8 @@ type Kept struct {
 	ID string
 }
 
-// All are the messages of a store, oldest first. A segment that is damaged or was removed meanwhile is passed over: its *Damage comes with a
-// nil message, and the walk goes on. Any other error ends it.
+// All are the messages of a store, oldest first. A segment that is damaged or was removed meanwhile is passed over: its *Damage comes
+// with a nil message, and the walk goes on. Any other error ends it.
 func All(store Store) iter.Seq2[*Kept, error] {
 	return func(yield func(*Kept, error) bool) {
 		segments, _, err := listSegments(store)
