@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/weir-rl/weir/gpu"
@@ -208,9 +209,14 @@ func (s *Store) replaceFolder(tmp, final string) error {
 	return os.RemoveAll(old)
 }
 
-// pruneOld removes checkpoints beyond the newest Keep, except the newest Keep full ones and those that Every keeps.
+// pruneOld removes checkpoints beyond the newest Keep, except the newest Keep full ones, those that Every keeps, and those that the steps of
+// kept batches are replayed from.
 func (s *Store) pruneOld() error {
 	steps, err := Steps(s.cfg.Dir)
+	if err != nil {
+		return err
+	}
+	bases, err := s.replayBases(steps)
 	if err != nil {
 		return err
 	}
@@ -224,7 +230,7 @@ func (s *Store) pruneOld() error {
 			continue
 		}
 		delete(s.marks, step)
-		if full && (fulls <= s.cfg.Keep || s.cfg.Every > 0 && step%int64(s.cfg.Every) == 0) {
+		if full && (fulls <= s.cfg.Keep || s.cfg.Every > 0 && step%int64(s.cfg.Every) == 0 || slices.Contains(bases, step)) {
 			continue
 		}
 		if err := os.RemoveAll(s.Path(step)); err != nil {

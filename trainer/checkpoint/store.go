@@ -41,7 +41,9 @@ type Config struct {
 	// that was published, as a share of the distance that the steps had moved it. A start fails above it. Below, the published weights take
 	// the place of those that were learnt again. 0 makes all checkpoints of such an engine full.
 	MaxDrift float64 `koanf:"max_drift" default:"0.2" min:"0"`
-	// Every keeps each checkpoint whose step is a multiple of it for good, for people, and makes it full; 0 keeps none for good.
+	// Every keeps each checkpoint whose step is a multiple of it for good, for people, and makes it full; 0 keeps none for good. A full
+	// checkpoint that is no larger than BatchBytes stays without it while the batches of all later steps are kept, so that these steps can
+	// be replayed: the oldest, and another for each half of BatchBytes.
 	Every int `koanf:"every" min:"0"`
 	// Messages is how many messages may end without being trained on before the last checkpoint is written anew, so that the stream can be
 	// purged of them.
