@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/weir-rl/weir/internal/config"
+	"github.com/weir-rl/weir/internal/runfolder"
 	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/trainer/checkpoint"
 )
@@ -30,6 +31,10 @@ func (s *Run) Fork(name string, step int64) (_ *Forked, err error) {
 	cfg := *s.Config.Portable()
 	from, store := s.Config.Folder(), s.Config.Trainer.Checkpoint.Dir
 	cfg.Run.Name, cfg.Broker.StoreDir, cfg.Trainer.Checkpoint.Dir = name, "", ""
+	if filepath.Base(cfg.Run.Dir) == runfolder.ShadowsFolder { // a run of its own is beside the run that the shadow followed
+		cfg.Run.Dir = filepath.Dir(filepath.Dir(cfg.Run.Dir))
+		cfg.Trainer.Checkpoint.Batches = checkpoint.DefaultConfig().Batches
+	}
 	out := &Forked{Folder: cfg.Folder(), Config: filepath.Join(cfg.Folder(), ConfigFile)}
 	if _, err := os.Stat(out.Folder); !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("run %s is there already, in %s: name another", name, out.Folder)

@@ -90,6 +90,11 @@ func TestShadowsOfARunOfTheDemonstration(t *testing.T) {
 	out, err = runWeir(t, "", "records", "csv", "--run.dir", filepath.Join(dir, "mine", "shadows"), "--run.name", "reinforce")
 	require.NoError(t, err)
 	require.Contains(t, out, "shadow/weight_distance")
+	_, err = runWeir(t, "", "fork", filepath.Join(dir, "mine", "shadows", "reinforce"), "--step", "4", "winner")
+	require.NoError(t, err)
+	weir(t, "up", "--config", filepath.Join(dir, "winner", "config.yaml"), "--trainer.steps", "5", "--broker.listen", "127.0.0.1:0")
+	_, err = runWeir(t, "", "audit", "--run.dir", dir, "--run.name", "winner")
+	require.NoError(t, err)
 	_, err = runWeir(t, "", "replay", filepath.Join(dir, "mine", "shadows", "reinforce"), "--step", "4")
 	require.NoError(t, err)
 }

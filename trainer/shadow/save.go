@@ -74,7 +74,8 @@ func (s *shadow) saveStep(ctx context.Context, l *learntStep) error {
 		return err
 	}
 	b := l.batch
-	c.Record.Groups, c.Record.Rejected, c.Record.Dropped = l.trainedGroups(), l.rejected, l.dropped
+	// What the run dropped is accounted for in the shadow's record too, so that a run that is forked from the shadow lacks no prompt.
+	c.Record.Groups, c.Record.Rejected, c.Record.Dropped = l.trainedGroups(), l.rejected, slices.Concat(l.line.Dropped, l.dropped)
 	c.Record.Result = &checkpoint.Result{Numbers: checkpoint.FiniteNumbers(l.stats.Metrics())}
 	c.Batch = b.Deliveries()
 	s.totals.Trajectories += int64(b.Trajectories())
