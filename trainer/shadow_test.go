@@ -318,6 +318,7 @@ func TestAShadowBeginsAtACheckpointOfTheRun(t *testing.T) {
 	r.cfg.Steps = 3
 	r.train(t, nil)
 	s := newShadow(t, r)
+	require.NoError(t, os.RemoveAll(checkpoint.StepDir(r.cfg.Checkpoint.Dir, 0)))
 	s.deps.From, s.deps.Steps = 0, 5
 	err := shadow.Run(t.Context(), s.cfg, s.deps)
 	require.ErrorContains(t, err, "step 0 has no checkpoint: there are checkpoints of the steps [3]")
