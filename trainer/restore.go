@@ -61,6 +61,13 @@ func (t *trainer) restoreLearner(ctx context.Context, c *checkpoint.Checkpoint) 
 	return t.relearnSteps(ctx, relearn.Continue(t.learner, t.cfg.Config, t.deps.Engine, from.State.Step), c)
 }
 
+// canLearnAgain reports whether the steps of light checkpoints can be learnt again with an engine.
+func canLearnAgain(cfg checkpoint.Config, engine gpu.Engine) bool {
+	a, ok := engine.(gpu.Adapting)
+	adapts := ok && a.Adapts() // versions are adapters then, and checkpoints whole models
+	return engine.Limits().Repeats || !adapts && cfg.MaxDrift > 0
+}
+
 // learnerBefore is the configuration that the steps of a light checkpoint were learnt under; nil where it is the trainer's own.
 func (t *trainer) learnerBefore(c *checkpoint.Checkpoint) (*learner.Config, error) {
 	if t.deps.LearnerOf == nil || settingsHash(c.State.Settings) == settingsHash(t.deps.Settings) {

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -154,41 +153,6 @@ func TestALightCheckpointWithoutItsBatchIsPassedOver(t *testing.T) {
 	audit(t, r.cfg, r.w)
 }
 
-func TestTheScheduleOfFullCheckpoints(t *testing.T) {
-	t.Parallel()
-	at := func(f *fullSchedule, cost, pause time.Duration) (full []int64) {
-		now := time.Unix(0, 0)
-		for step := range f.steps + 1 {
-			c := &checkpoint.Checkpoint{State: checkpoint.State{Step: step, Light: !f.isFullDue(step, now)}}
-			if !c.State.Light {
-				full = append(full, step)
-				now = now.Add(cost)
-			}
-			f.noteSaved(c, now, cost)
-			now = now.Add(pause)
-		}
-		return full
-	}
-	for name, c := range map[string]struct {
-		cfg   checkpoint.Config
-		again bool
-		cost  time.Duration
-		want  []int64
-	}{
-		"each":                   {checkpoint.Config{FullEvery: 1}, true, time.Second, []int64{0, 1, 2, 3, 4, 5, 6, 7, 8}},
-		"every third":            {checkpoint.Config{FullEvery: 3}, true, time.Second, []int64{0, 3, 6, 8}},
-		"none by time":           {checkpoint.Config{}, true, time.Second, []int64{0, 8}},
-		"by time":                {checkpoint.Config{FullShare: 0.5}, true, 2 * time.Second, []int64{0, 4, 8}},
-		"cheap":                  {checkpoint.Config{FullShare: 0.5}, true, time.Second / 2, []int64{0, 1, 2, 3, 4, 5, 6, 7, 8}},
-		"kept for good":          {checkpoint.Config{Every: 5}, true, time.Second, []int64{0, 5, 8}},
-		"cannot be learnt again": {checkpoint.Config{FullShare: 0.5}, false, time.Hour, []int64{0, 1, 2, 3, 4, 5, 6, 7, 8}},
-		"dear, half a time":      {checkpoint.Config{FullShare: 0.5}, true, 3 * time.Second, []int64{0, 6, 8}},
-	} {
-		f := &fullSchedule{cfg: c.cfg, steps: 8, again: c.again}
-		require.Equal(t, c.want, at(f, c.cost, time.Second), name)
-	}
-}
-
 // inexact is an engine that comes out a little otherwise each time.
 type inexact struct {
 	gpu.Engine
@@ -283,4 +247,34 @@ func TestAVersionThatWasNotPublishedIsTheOneLearntAgain(t *testing.T) {
 	require.NoError(t, r.runUntil(t, 5))
 	require.Nil(t, audit(t, r.cfg, r.w)[3].Drift)
 	require.Contains(t, r.w.names, int64(3))
+}
+
+// inexactAdapters is inexact with adapters.
+type inexactAdapters struct{ inexact }
+
+func (e *inexactAdapters) Adapts() bool { return true }
+
+// Adapters have full checkpoints alone where the engine does not repeat to the bit, and so has every policy with a bound of 0.
+func TestAdaptersThatDoNotRepeatHaveFullCheckpoints(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		drift float64
+		wrap  func(gpu.Engine) gpu.Engine
+		want  []int64
+	}{
+		"repeats":                     {0, nil, []int64{0}},
+		"does not repeat":             {0.2, func(e gpu.Engine) gpu.Engine { return &inexact{e, 0, new(int)} }, []int64{0}},
+		"does not repeat, no bound":   {0, func(e gpu.Engine) gpu.Engine { return &inexact{e, 0, new(int)} }, []int64{3, 2, 0}},
+		"does not repeat, and adapts": {0.2, func(e gpu.Engine) gpu.Engine { return &inexactAdapters{inexact{e, 0, new(int)}} }, []int64{3, 2, 0}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := &nativeRun{cfg: testConfig(t.TempDir()), w: newWorld(8), wrap: c.wrap}
+			r.cfg.Steps, r.cfg.Checkpoint.MaxDrift, r.cfg.Publish.Adapter = 5, c.drift, false
+			require.NoError(t, r.runUntil(t, 3))
+			fulls, err := checkpoint.FullSteps(r.cfg.Checkpoint.Dir)
+			require.NoError(t, err)
+			require.Equal(t, c.want, fulls)
+		})
+	}
 }

@@ -39,7 +39,7 @@ type trainer struct {
 	version   version
 	publisher *publisher
 	// fulls decides which checkpoints are full.
-	fulls fullSchedule
+	fulls checkpoint.Schedule
 	// otherwise is the light checkpoint whose steps came out otherwise when they were learnt again; nil where they did not.
 	otherwise *checkpoint.Checkpoint
 	// recorded is the record of the newest checkpoint, and metrics are its step's.
@@ -71,7 +71,7 @@ func startTrainer(ctx context.Context, fence context.CancelCauseFunc, cfg Config
 		return nil, err
 	}
 	t.store.After = deps.After
-	t.fulls = newFullSchedule(cfg, deps)
+	t.fulls = checkpoint.NewSchedule(cfg.Checkpoint, cfg.Steps, canLearnAgain(cfg.Checkpoint, deps.Engine))
 	if t.learner, err = learner.New(cfg.Config, deps.learnerDeps(t.store.Scratch("learner"), cfg.Archive.Bytes > 0 && cfg.Archive.Samples != 0)); err != nil {
 		return nil, err
 	}
@@ -207,7 +207,8 @@ func (t *trainer) resumeFrom(ctx context.Context, fence context.CancelCauseFunc,
 	if err := t.restoreLearner(ctx, c); err != nil {
 		return err
 	}
-	t.step, t.fulls.light = s.Step, s.Light
+	t.step = s.Step
+	t.fulls.GoOn(s)
 	t.version = version{number: s.Step, at: s.SavedAt}
 	t.recorded, t.metrics = c.Record, s.Metrics
 	t.settings.compareSettings(s, t.deps)

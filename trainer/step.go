@@ -11,6 +11,7 @@ import (
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/trainer/checkpoint"
+	"github.com/weir-rl/weir/trainer/relearn"
 )
 
 // nextBatch waits for a batch, until the run is drained.
@@ -71,12 +72,12 @@ func (t *trainer) saveStep(ctx context.Context) error {
 		c.Record.Result = &checkpoint.Result{Numbers: checkpoint.FiniteNumbers(t.report.stats.learnt.Metrics())}
 		c.State.Metrics = checkpoint.FiniteNumbers(t.report.stepMetrics(began, t.intake.Counts(), t.control.writtenBounds()))
 	}
-	c.State.Light = !t.fulls.isFullDue(t.step, began)
+	c.State.Light = !t.fulls.IsFullDue(t.step, began)
 	if err := t.store.Save(ctx, c); err != nil {
 		return err
 	}
 	t.metrics = c.State.Metrics
-	t.fulls.noteSaved(c, t.deps.Now(), t.deps.Now().Sub(began))
+	t.fulls.NoteSaved(&c.State, t.deps.Now(), t.deps.Now().Sub(began))
 	t.recorded, t.drift = c.Record, nil
 	t.intake.Recorded()
 	t.settings.changed, t.control.changed = nil, nil
@@ -96,7 +97,7 @@ func (t *trainer) renewCheckpoint(ctx context.Context) error {
 
 // completeCheckpoint makes the newest checkpoint a full one, unless it is.
 func (t *trainer) completeCheckpoint(ctx context.Context) error {
-	if !t.fulls.light {
+	if !t.fulls.IsLight() {
 		return nil
 	}
 	began := t.deps.Now()
@@ -104,7 +105,7 @@ func (t *trainer) completeCheckpoint(ctx context.Context) error {
 		return err
 	}
 	t.otherwise = nil
-	t.fulls.noteFull(t.step, t.deps.Now(), t.deps.Now().Sub(began))
+	t.fulls.NoteFull(t.step, t.deps.Now(), t.deps.Now().Sub(began))
 	t.deps.After("complete")
 	return nil
 }
@@ -138,23 +139,16 @@ func (t *trainer) rewriteCheckpoint(ctx context.Context, write func(context.Cont
 
 // newCheckpoint returns the whole state as a checkpoint, without the record.
 func (t *trainer) newCheckpoint(at time.Time) (*checkpoint.Checkpoint, error) {
-	l, err := t.learner.Snapshot()
-	if err != nil {
-		return nil, err
-	}
 	c := &checkpoint.Checkpoint{
 		State: checkpoint.State{
-			Run: t.deps.Stream.Name(), Step: t.step, Random: l.Random, KLCoef: l.KLCoef, ConfiguredKLCoef: l.ConfiguredKLCoef,
+			Run: t.deps.Stream.Name(), Step: t.step,
 			Eta: t.control.eta, Depth: t.control.depth, ConfiguredEta: t.cfg.Eta, ConfiguredDepth: t.cfg.Depth,
 			Limits: t.control.limits, Totals: t.report.totals, SavedAt: at, Settings: t.settings.inForce,
 		},
 		Policy: t.deps.Engine, Tokenizer: t.deps.Tokenizer, Files: t.deps.Files,
 	}
-	if critic := t.learner.Critic(); critic != nil {
-		c.Critic = critic
-	}
-	if l.Estimator != nil {
-		c.State.Advantage = &checkpoint.AdvantageState{Name: l.Estimator.Name, State: l.Estimator.State}
+	if err := relearn.FillCheckpoint(c, t.learner); err != nil {
+		return nil, err
 	}
 	t.intake.Save(c)
 	return c, nil

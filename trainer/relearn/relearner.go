@@ -66,6 +66,22 @@ func StateOf(c *checkpoint.Checkpoint) *learner.State {
 	return s
 }
 
+// FillCheckpoint puts a learner's state into a checkpoint, as StateOf reads it again: all but the policy, which the caller names.
+func FillCheckpoint(c *checkpoint.Checkpoint, l *learner.Learner) error {
+	s, err := l.Snapshot()
+	if err != nil {
+		return err
+	}
+	c.State.Random, c.State.KLCoef, c.State.ConfiguredKLCoef = s.Random, s.KLCoef, s.ConfiguredKLCoef
+	if critic := l.Critic(); critic != nil {
+		c.Critic = critic
+	}
+	if s.Estimator != nil {
+		c.State.Advantage = &checkpoint.AdvantageState{Name: s.Estimator.Name, State: s.Estimator.State}
+	}
+	return nil
+}
+
 // Step is the step whose state the learner has.
 func (r *Relearner) Step() int64 { return r.step }
 
@@ -94,19 +110,9 @@ func (r *Relearner) Learn(ctx context.Context, dir string, record *checkpoint.Re
 // Save writes the learner's state into a folder that is missing or empty, and returns it as a checkpoint that Open takes, with the hashes
 // of its files in its record.
 func (r *Relearner) Save(ctx context.Context, dir string) (*checkpoint.Checkpoint, error) {
-	s, err := r.learner.Snapshot()
-	if err != nil {
+	c := &checkpoint.Checkpoint{State: checkpoint.State{Step: r.step}, Policy: r.engine}
+	if err := FillCheckpoint(c, r.learner); err != nil {
 		return nil, err
-	}
-	c := &checkpoint.Checkpoint{
-		State:  checkpoint.State{Step: r.step, Random: s.Random, KLCoef: s.KLCoef, ConfiguredKLCoef: s.ConfiguredKLCoef},
-		Policy: r.engine,
-	}
-	if critic := r.learner.Critic(); critic != nil {
-		c.Critic = critic
-	}
-	if s.Estimator != nil {
-		c.State.Advantage = &checkpoint.AdvantageState{Name: s.Estimator.Name, State: s.Estimator.State}
 	}
 	if err := checkpoint.WriteTensors(ctx, dir, c); err != nil {
 		return nil, fmt.Errorf("write the tensors of step %d: %w", r.step, err)

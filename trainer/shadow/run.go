@@ -11,6 +11,7 @@ import (
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/trainer/checkpoint"
 	"github.com/weir-rl/weir/trainer/learner"
+	"github.com/weir-rl/weir/trainer/relearn"
 )
 
 // Run learns each step that the run makes until the run's last, or until ctx ends, which is no error. It goes on from the shadow's newest
@@ -51,7 +52,7 @@ type shadow struct {
 	engine   gpu.Engine
 	learner  *learner.Learner
 	follower *follower
-	fulls    fullSchedule
+	fulls    checkpoint.Schedule
 	// tokenizer is the tokenizer.json that checkpoints carry; nil if there is none.
 	tokenizer []byte
 
@@ -183,10 +184,11 @@ func (s *shadow) openLearner(ctx context.Context, c *checkpoint.Checkpoint) (err
 	if err != nil {
 		return err
 	}
-	if err := s.learner.Restore(ctx, stateOf(c)); err != nil {
+	if err := s.learner.Restore(ctx, relearn.StateOf(c)); err != nil {
 		return err
 	}
-	s.fulls = fullSchedule{cfg: s.cfg.Checkpoint, repeats: s.engine.Limits().Repeats}
+	// The versions of a shadow are not published, so that its steps are learnt again to the bit or not at all.
+	s.fulls = checkpoint.NewSchedule(s.cfg.Checkpoint, s.deps.Steps, s.engine.Limits().Repeats)
 	return nil
 }
 

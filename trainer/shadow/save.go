@@ -4,17 +4,12 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/weir-rl/weir/trainer/admission"
 	"github.com/weir-rl/weir/trainer/checkpoint"
-	"github.com/weir-rl/weir/trainer/learner"
 	"github.com/weir-rl/weir/trainer/metrics"
 	"github.com/weir-rl/weir/trainer/relearn"
 )
-
-// stateOf is the learner's part of a checkpoint.
-func stateOf(c *checkpoint.Checkpoint) *learner.State { return relearn.StateOf(c) }
 
 // goOn goes on from a checkpoint of the shadow. The tensors of a light one are learnt again from the shadow's own batches.
 func (s *shadow) goOn(ctx context.Context, c *checkpoint.Checkpoint) error {
@@ -60,7 +55,7 @@ func (s *shadow) saveStart(ctx context.Context, from *checkpoint.Checkpoint) err
 		return err
 	}
 	s.saved = s.step
-	s.fulls.noteFull(s.step, s.deps.Now(), 0)
+	s.fulls.NoteFull(s.step, s.deps.Now(), 0)
 	s.deps.Log.Info("the shadow begins", "at_step", s.step)
 	return nil
 }
@@ -83,16 +78,14 @@ func (s *shadow) saveStep(ctx context.Context, l *learntStep) error {
 	s.totals.OptimizerSteps += l.stats.OptimizerSteps
 	c.State.Totals = s.totals
 	compare := s.hasRunWeights()
-	c.State.Light = s.saved == s.step-1 && s.step < s.deps.Steps && !compare && !s.fulls.isFullDue(s.step, began)
+	c.State.Light = s.saved == s.step-1 && !compare && !s.fulls.IsFullDue(s.step, began)
 	l.metrics = s.stepMetrics(l)
 	c.State.Metrics = checkpoint.FiniteNumbers(l.metrics)
 	if err := s.store.Save(ctx, c); err != nil {
 		return err
 	}
 	s.saved = s.step
-	if !c.State.Light {
-		s.fulls.noteFull(s.step, s.deps.Now(), s.deps.Now().Sub(began))
-	}
+	s.fulls.NoteSaved(&c.State, s.deps.Now(), s.deps.Now().Sub(began))
 	if compare {
 		s.measureWeights(ctx, l.metrics)
 	}
@@ -104,14 +97,10 @@ func (s *shadow) saveStep(ctx context.Context, l *learntStep) error {
 // newCheckpoint returns the whole state as a checkpoint; line is the run's line of the step, from which a run that is forked from the
 // shadow goes on with the prompts.
 func (s *shadow) newCheckpoint(line *checkpoint.Record) (*checkpoint.Checkpoint, error) {
-	l, err := s.learner.Snapshot()
-	if err != nil {
-		return nil, err
-	}
 	again := openAgain(line)
 	c := &checkpoint.Checkpoint{
 		State: checkpoint.State{
-			Run: s.deps.Name, Step: s.step, Random: l.Random, KLCoef: l.KLCoef, ConfiguredKLCoef: l.ConfiguredKLCoef,
+			Run: s.deps.Name, Step: s.step,
 			Eta: s.cfg.Eta, ConfiguredEta: s.cfg.Eta, SavedAt: s.deps.Now().UTC(), Settings: s.deps.Settings, Totals: s.totals,
 			Issue:     checkpoint.Issue{NextCursor: line.NextCursor, NextIndex: line.NextCursor, Again: again},
 			Admission: admission.State{Accepted: int(s.step) * s.cfg.BatchGroups, Version: s.step},
@@ -121,39 +110,5 @@ func (s *shadow) newCheckpoint(line *checkpoint.Record) (*checkpoint.Checkpoint,
 		},
 		Policy: s.engine, Tokenizer: s.tokenizer, Files: s.deps.Files,
 	}
-	if critic := s.learner.Critic(); critic != nil {
-		c.Critic = critic
-	}
-	if l.Estimator != nil {
-		c.State.Advantage = &checkpoint.AdvantageState{Name: l.Estimator.Name, State: l.Estimator.State}
-	}
-	return c, nil
-}
-
-// fullSchedule decides which checkpoints of a shadow are full, by the keys that a run's follow.
-type fullSchedule struct {
-	cfg checkpoint.Config
-	// repeats is whether the engine repeats to the bit.
-	repeats bool
-	// step, at and cost are those of the newest full checkpoint.
-	step int64
-	at   time.Time
-	cost time.Duration
-}
-
-// isFullDue reports whether the checkpoint of a step is to be full.
-func (f *fullSchedule) isFullDue(step int64, now time.Time) bool {
-	switch every := int64(f.cfg.Every); {
-	case !f.repeats, every > 0 && step%every == 0:
-		return true
-	case f.cfg.FullEvery > 0:
-		return step-f.step >= f.cfg.FullEvery
-	case f.cfg.FullShare == 0:
-		return false
-	}
-	return f.cost.Seconds() <= f.cfg.FullShare*now.Sub(f.at).Seconds()
-}
-
-func (f *fullSchedule) noteFull(step int64, now time.Time, took time.Duration) {
-	f.step, f.at, f.cost = step, now, max(took, f.cost)
+	return c, relearn.FillCheckpoint(c, s.learner)
 }
