@@ -96,7 +96,7 @@ type Stage struct {
 	// Bytes are the bytes that it makes, reads or sends.
 	Bytes   int64   `json:"bytes"`
 	Seconds float64 `json:"seconds"`
-	// Computed is Seconds times the ratio: nothing here grows faster than the weights.
+	// Computed is Seconds times the ratio: nothing here grows faster than the weights. A stage that has nothing of them takes as long.
 	Computed float64 `json:"computed_seconds"`
 	// Rest is the memory of the process when the stage began, and Beside the most that it held beside that, in bytes. Memory that it makes to
 	// keep, such as a decoder's weights, counts as held beside.
@@ -110,8 +110,18 @@ type scale struct {
 	out *Scale
 }
 
-// measureStage measures a part; do returns its bytes.
+// measureStage measures a stage whose time grows as the weights do.
 func (s *scale) measureStage(name string, do func() (int64, error)) error {
+	return s.measureScaled(name, s.out.Ratio, do)
+}
+
+// measureFixed measures a stage that has nothing of the weights.
+func (s *scale) measureFixed(name string, do func() (int64, error)) error {
+	return s.measureScaled(name, 1, do)
+}
+
+// measureScaled measures a part; do returns its bytes.
+func (s *scale) measureScaled(name string, ratio float64, do func() (int64, error)) error {
 	st := Stage{Name: name, Rest: memory.Settle()}
 	stop := memory.Watch()
 	began := time.Now()
@@ -121,7 +131,7 @@ func (s *scale) measureStage(name string, do func() (int64, error)) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	st.Computed = st.Seconds * s.out.Ratio
+	st.Computed = st.Seconds * ratio
 	s.out.Stages = append(s.out.Stages, st)
 	if s.cfg.Tell != nil {
 		s.cfg.Tell(st)
@@ -240,7 +250,7 @@ func (s *scale) measureCheckpoint(ctx context.Context, engine gpu.Engine) (err e
 		return err
 	}
 	light := &checkpoint.Checkpoint{State: checkpoint.State{Step: 1, Light: true}, Record: checkpoint.Record{Step: 1}, Batch: longBatch()}
-	return s.measureStage("light checkpoint: state and a batch of 64 trajectories of 2,048 tokens, synced", func() (int64, error) {
+	return s.measureFixed("light checkpoint: state and a batch of 64 trajectories of 2,048 tokens, synced", func() (int64, error) {
 		err := store.Save(ctx, light)
 		if err != nil {
 			return 0, err
