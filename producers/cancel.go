@@ -87,14 +87,14 @@ func (r *running) removeEpisode(entry *runningEpisode) {
 	delete(r.episodes, entry)
 }
 
-// seeEpisodes returns the activity of the episodes that run now, by task.
-func (r *running) seeEpisodes(now time.Time) map[string][]seenActivity {
+// readActivities returns the activity of the episodes that run now, by task.
+func (r *running) readActivities(now time.Time) map[string][]activityNow {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	out := map[string][]seenActivity{}
+	out := map[string][]activityNow{}
 	for entry := range r.episodes {
 		task := entry.episode.Task()
-		out[task] = append(out[task], entry.episode.seeActivity(now))
+		out[task] = append(out[task], entry.episode.readActivity(now))
 	}
 	return out
 }

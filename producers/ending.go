@@ -38,7 +38,7 @@ func (w *worker) watchEndings(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case now := <-ticks.C:
-			seen, overdue := w.running.seeEpisodes(now), 0
+			seen, overdue := w.running.readActivities(now), 0
 			for task, watch := range w.endings {
 				overdue += watch.overdue.lookAt(seen[task], now)
 			}

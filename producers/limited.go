@@ -52,16 +52,16 @@ func (l *limitWatch) addStop(stop schemas.StopReason) {
 	share := func(reason schemas.StopReason) float64 { return float64(l.counts[reason]) / float64(l.filled) }
 	switch _, limit := limitKeys[stop]; {
 	case l.reported != "" && share(l.reported) < unlimitedShare:
-		l.tellOf(l.reported, true)
+		l.sendReport(l.reported, true)
 		l.reported = ""
 	case l.reported == "" && limit && l.filled >= leastLimited && share(stop) >= limitedShare:
 		l.reported = stop
-		l.tellOf(stop, false)
+		l.sendReport(stop, false)
 	}
 }
 
-// tellOf makes a report. The lock is held.
-func (l *limitWatch) tellOf(reason schemas.StopReason, over bool) {
+// sendReport makes a report. The lock is held.
+func (l *limitWatch) sendReport(reason schemas.StopReason, over bool) {
 	if l.report == nil {
 		return
 	}

@@ -62,8 +62,8 @@ func (a *activity) beginCall(part, name string) (returned func()) {
 	}
 }
 
-// seenActivity is an episode's activity at an instant.
-type seenActivity struct {
+// activityNow is an episode's activity at an instant.
+type activityNow struct {
 	id         string
 	asked      int
 	waiting    bool
@@ -72,12 +72,12 @@ type seenActivity struct {
 	started    time.Time
 }
 
-// seeActivity returns the episode's activity.
-func (e *Episode) seeActivity(now time.Time) seenActivity {
+// readActivity returns the episode's activity.
+func (e *Episode) readActivity(now time.Time) activityNow {
 	a := &e.activity
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	s := seenActivity{id: e.ID(), asked: a.asked, waiting: a.waiting > 0, calling: a.calling, age: now.Sub(e.started), started: e.started}
+	s := activityNow{id: e.ID(), asked: a.asked, waiting: a.waiting > 0, calling: a.calling, age: now.Sub(e.started), started: e.started}
 	if s.quiet = s.age; !a.newest.IsZero() {
 		s.quiet = now.Sub(a.newest)
 	}
@@ -110,7 +110,7 @@ type overdueWatch struct {
 
 // addEnded takes an episode that ended by itself: a time limit did not end it.
 func (o *overdueWatch) addEnded(e *Episode, now time.Time) {
-	s := e.seeActivity(now)
+	s := e.readActivity(now)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.ended[o.next] = endedEpisode{s.age, s.asked}
@@ -132,11 +132,11 @@ func (o *overdueWatch) usualEpisode() endedEpisode {
 
 // lookAt looks at the running episodes of the task. It reports the first that is overdue, each doubling of their number or of the oldest's
 // silence, a spell that goes on for long, and its end. It returns how many are overdue.
-func (o *overdueWatch) lookAt(running []seenActivity, now time.Time) int {
+func (o *overdueWatch) lookAt(running []activityNow, now time.Time) int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	usual := o.usualEpisode()
-	var oldest seenActivity
+	var oldest activityNow
 	n := 0
 	for _, s := range running {
 		if !o.isOverdue(&s, usual, now) {
@@ -150,13 +150,13 @@ func (o *overdueWatch) lookAt(running []seenActivity, now time.Time) int {
 	case n == 0 && o.reported.Overdue > 0 && now.Sub(o.seen) >= overdueSpell:
 		over := o.reported
 		over.Over, o.reported = true, schemas.Failing{}
-		o.tellOf(over)
+		o.sendReport(over)
 	case n > 0:
 		o.seen = now
 		if o.reported.Overdue == 0 || n >= 2*o.reported.Overdue || oldest.quiet >= 2*o.reportedQuiet || now.Sub(o.reportedAt) >= reportAgain {
 			o.reported = schemas.Failing{Task: o.task, Overdue: n, Last: o.describeOldest(&oldest, usual)}
 			o.reportedAt, o.reportedQuiet = now, oldest.quiet
-			o.tellOf(o.reported)
+			o.sendReport(o.reported)
 		}
 	}
 	return n
@@ -164,7 +164,7 @@ func (o *overdueWatch) lookAt(running []seenActivity, now time.Time) int {
 
 // isOverdue reports whether a running episode is overdue. An episode that has asked for nothing may only wait for a free agent: it is
 // overdue where an episode that began later has ended, or where no episode ends. The lock is held.
-func (o *overdueWatch) isOverdue(s *seenActivity, usual endedEpisode, now time.Time) bool {
+func (o *overdueWatch) isOverdue(s *activityNow, usual endedEpisode, now time.Time) bool {
 	bound := max(leastOverdue, overdueTimes*usual.took)
 	if o.filled == 0 {
 		bound = firstOverdue
@@ -181,7 +181,7 @@ func (o *overdueWatch) isOverdue(s *seenActivity, usual endedEpisode, now time.T
 }
 
 // describeOldest tells of an overdue episode in a clause. The lock is held.
-func (o *overdueWatch) describeOldest(s *seenActivity, usual endedEpisode) string {
+func (o *overdueWatch) describeOldest(s *activityNow, usual endedEpisode) string {
 	text := fmt.Sprintf("%s has run for %.0f s: ", s.id, s.age.Seconds())
 	if o.agent != "" {
 		text += "agent " + o.agent + " "
@@ -213,8 +213,8 @@ func countRequests(n int) string {
 	return fmt.Sprintf("%d requests", n)
 }
 
-// tellOf makes a report. The lock is held.
-func (o *overdueWatch) tellOf(f schemas.Failing) {
+// sendReport makes a report. The lock is held.
+func (o *overdueWatch) sendReport(f schemas.Failing) {
 	if o.report != nil {
 		f.Last = cutText(f.Last, MaxFailureWords)
 		o.report(f)
