@@ -2,6 +2,7 @@ package producers
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -29,8 +30,8 @@ type activity struct {
 	mu sync.Mutex
 	// asked counts the requests to the policy, waiting those that are not answered.
 	asked, waiting int
-	// calling is the tool or the reward whose call began last and has not returned; "" is none.
-	calling string
+	// calling are the tools and the reward whose calls have not returned, in the order of their begin.
+	calling []*string
 	// newest is when a request or a call began or ended last; the zero time before the first.
 	newest time.Time
 }
@@ -54,19 +55,22 @@ func (a *activity) beginRequest() (answered func()) {
 func (a *activity) beginCall(part, name string) (returned func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.calling, a.newest = strings.TrimSpace(part+" "+name), time.Now()
+	call := strings.TrimSpace(part + " " + name)
+	a.calling, a.newest = append(a.calling, &call), time.Now()
 	return func() {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		a.calling, a.newest = "", time.Now()
+		a.calling = slices.DeleteFunc(a.calling, func(other *string) bool { return other == &call })
+		a.newest = time.Now()
 	}
 }
 
 // activityNow is an episode's activity at an instant.
 type activityNow struct {
-	id         string
-	asked      int
-	waiting    bool
+	id      string
+	asked   int
+	waiting bool
+	// calling is the call that has gone on for longest; "" is none.
 	calling    string
 	age, quiet time.Duration
 	started    time.Time
@@ -77,7 +81,10 @@ func (e *Episode) readActivity(now time.Time) activityNow {
 	a := &e.activity
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	s := activityNow{id: e.ID(), asked: a.asked, waiting: a.waiting > 0, calling: a.calling, age: now.Sub(e.started), started: e.started}
+	s := activityNow{id: e.ID(), asked: a.asked, waiting: a.waiting > 0, age: now.Sub(e.started), started: e.started}
+	if len(a.calling) > 0 {
+		s.calling = *a.calling[0]
+	}
 	if s.quiet = s.age; !a.newest.IsZero() {
 		s.quiet = now.Sub(a.newest)
 	}

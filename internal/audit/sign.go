@@ -191,9 +191,9 @@ func (v *Verified) checkSignatures(run, dir string, chains map[int64]string, tru
 		return fmt.Errorf("verify signatures: %w", err)
 	}
 	defer f.Close()
-	keys := map[string]bool{}
+	keys, absent := map[string]bool{}, int64(-1)
 	fault := scanSignatures(f, func(of *Signature, _ int64) {
-		chain, known := chains[of.Step]
+		chain, known := v.chainSigned(of, run, chains)
 		switch err := of.verifySignature(); {
 		case err != nil:
 			v.addDamage(SignatureFile, of.Step, "a signature by "+of.Key, err.Error())
@@ -207,6 +207,9 @@ func (v *Verified) checkSignatures(run, dir string, chains map[int64]string, tru
 		case known && of.Chain != chain:
 			v.addDamage(checkpoint.RecordFile, of.Step, "chain "+of.Chain+", which is signed", "chain "+chain)
 			return
+		case !known: // it stands for a line that is not there, and for none before it
+			absent = max(absent, of.Step)
+			return
 		}
 		v.Signed.Step = max(v.Signed.Step, of.Step)
 		if !keys[of.Key] {
@@ -214,10 +217,26 @@ func (v *Verified) checkSignatures(run, dir string, chains map[int64]string, tru
 			v.Signed.Keys = append(v.Signed.Keys, of.Key)
 		}
 	})
+	if absent > v.Signed.Step {
+		v.Notes = append(v.Notes, fmt.Sprintf("%s: step %d is signed, and the record has no line of it: the run went back, or lines were removed",
+			SignatureFile, absent))
+	}
 	if cut, ok := errors.AsType[*lineError](fault); ok && cut.cut {
 		v.Notes = append(v.Notes, SignatureFile+": its last line was cut off: the next signature takes its place")
 	} else if fault != nil {
 		v.addDamage(SignatureFile, v.Signed.Step+1, "lines as they were written", fault.Error())
 	}
 	return nil
+}
+
+// chainSigned returns the chain that a signature must have: of the record's line or, where the run is a fork of the signature's run at that
+// step, of the line that the fork took the place of. known is false where the record has neither.
+func (v *Verified) chainSigned(of *Signature, run string, chains map[int64]string) (chain string, known bool) {
+	for _, f := range v.Forks {
+		if of.Run != run && f.Parent == of.Run && f.Step == of.Step {
+			return f.Chain, true
+		}
+	}
+	chain, known = chains[of.Step]
+	return chain, known
 }

@@ -88,7 +88,6 @@ func Verify(run, dir string, trusted []string) (*Verified, error) {
 		chains[r.Step] = r.Chain
 		if f := r.Forked; f != nil {
 			out.Forks = append(out.Forks, Forked{f.Parent, r.Step, f.Chain})
-			delete(chains, r.Step) // the parent signed its own line
 		}
 	})
 	if err != nil {

@@ -133,6 +133,32 @@ func TestASignatureThatWasCutOffIsWrittenAgain(t *testing.T) {
 	}
 }
 
+// A signature of a step whose line was removed signs nothing that is left: a record that a stranger wrote anew below it is not called signed.
+func TestASignatureOfARemovedLineSignsNothing(t *testing.T) {
+	t.Parallel()
+	dir, public := saveRun(t)
+	require.NoError(t, os.RemoveAll(checkpoint.StepDir(dir, 5)))
+	path := filepath.Join(dir, checkpoint.RecordFile)
+	record, err := os.ReadFile(path)
+	require.NoError(t, err)
+	lines := bytes.SplitAfter(record, []byte("\n"))
+	require.NoError(t, os.WriteFile(path, bytes.Join(lines[:5], nil), 0o600))
+	path = filepath.Join(dir, SignatureFile)
+	signed, err := os.ReadFile(path)
+	require.NoError(t, err)
+	lines = bytes.SplitAfter(signed, []byte("\n"))
+	require.NoError(t, os.WriteFile(path, lines[4], 0o600)) // that of step 5 alone
+
+	found, err := Verify("test", dir, []string{public})
+	require.NoError(t, err)
+	require.Equal(t, Signed{-1, []string{}}, found.Signed)
+	require.Contains(t, found.Notes, SignatureFile+": step 5 is signed, and the record has no line of it: the run went back, or lines were removed")
+	require.NoError(t, os.WriteFile(path, signed, 0o600))
+	found, err = Verify("test", dir, []string{public})
+	require.NoError(t, err)
+	require.EqualValues(t, 4, found.Signed.Step)
+}
+
 func TestWhatIsGoneOrOfAnotherIsFound(t *testing.T) {
 	t.Parallel()
 	dir, public := saveRun(t)

@@ -1,6 +1,8 @@
 """The client against services of its own: python3 -m unittest discover -s tests"""
 
 import contextlib
+import http.client
+import http.server
 import io
 import json
 import os
@@ -176,6 +178,78 @@ class Services(unittest.TestCase):
             for n in (2, 3):
                 self.assertEqual(answers.answer(Slow(), "other", {})[0], 500)
                 self.assertEqual(len(count), n, "a failure may be tried again")
+
+    def test_what_a_strangers_page_can_send_is_refused(self) -> None:
+        ran: list[str] = []
+
+        def shell(command: str) -> str:
+            """Runs a command."""
+            ran.append(command)
+            return "ok"
+
+        with weir.Service(weir.tool(shell), names=("tools.example",)) as s:
+            own = s.url.removeprefix("http://")
+            body = json.dumps(call(arguments={"command": "x"})).encode()
+            for status, headers in [
+                (200, {"Content-Type": "application/json"}),
+                (200, {"Content-Type": "application/json; charset=utf-8"}),
+                (200, {"Host": "tools:80"}),
+                (200, {"Host": "[::1]:80"}),
+                (200, {"Host": "a.ns.svc"}),
+                (200, {"Host": "Tools.Example:80"}),
+                (200, {"Origin": "http://" + own}),
+                (421, {"Host": "evil.example"}),
+                (421, {"Host": "localhost.evil.example"}),
+                (421, {"Host": ":80"}),
+                (421, {"Host": "[x"}),
+                (403, {"Origin": "https://evil.example"}),
+                (403, {"Origin": "null"}),
+                (403, {"Sec-Fetch-Site": "cross-site"}),
+                (415, {"Content-Type": "text/plain"}),
+                (415, {"Content-Type": "application/x-www-form-urlencoded"}),
+                (411, {"Content-Length": "-1"}),
+                (413, {"Content-Length": str(1 << 40)}),
+            ]:
+                before = len(ran)
+                connection = http.client.HTTPConnection(own, timeout=10)
+                with contextlib.closing(connection):
+                    connection.request("POST", "/", body, headers)
+                    answer = connection.getresponse()
+                    answer.read()
+                self.assertEqual((answer.status, len(ran) - before), (status, int(status == 200)), headers)
+
+    def test_a_key_goes_nowhere_else(self) -> None:
+        class Elsewhere(http.server.BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                self.rfile.read(int(self.headers["Content-Length"]))
+                self.send_response(int(self.path[1:4]))
+                self.send_header("Location", f"http://localhost:{port}/else")
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def do_GET(self) -> None:
+                asked.append(self.headers.get("Authorization"))
+                self.send_error(404)
+
+            def log_message(self, format: str, *args: Any) -> None:
+                """Writes nothing."""
+
+        asked: list[Any] = []
+        with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Elsewhere) as server:
+            port = server.server_port
+            thread = threading.Thread(target=server.serve_forever, args=[0.02])
+            thread.start()
+            url = f"http://127.0.0.1:{port}"
+            for status in 301, 302, 303, 307, 308:
+                with self.assertRaises(urllib.error.HTTPError) as got:
+                    post(f"{url}/{status}", {}, "secret")
+                got.exception.close()
+                self.assertEqual(got.exception.code, status)
+            with self.assertRaisesRegex(RuntimeError, "it redirects to http://localhost:"):
+                next(weir.episodes(url + "/302", "secret"))
+            server.shutdown()
+            thread.join()
+        self.assertEqual(asked, [])
 
     def test_a_reward(self) -> None:
         turn = {"text": "x", "tool": "search", "arguments": "a", "observation": "b", "error": ""}

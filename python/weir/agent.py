@@ -64,6 +64,8 @@ def episodes(url: str, key: str = "", pause: float = 0.2) -> Iterator[Episode]:
             with refused:
                 if refused.code in (401, 404):
                     raise RuntimeError(f"{url}: {refused.read().decode(errors='replace')}") from None
+                if refused.code < 400:
+                    raise RuntimeError(f"{url}: it redirects to {refused.headers.get('Location', '')}: name the agent's own address") from None
             idle.wait(pause)
         except (OSError, http.client.HTTPException):
             idle.wait(pause)

@@ -1,11 +1,14 @@
 """The service that answers Weir's requests: tools, rewards, questions and agents by HTTP."""
 
 import collections
+import ipaddress
 import json
 import sys
 import threading
 import traceback
+import urllib.parse
 from concurrent.futures import Future
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Protocol, TypeVar
 
@@ -80,15 +83,53 @@ def respond(part: Part, request: dict[str, Any]) -> tuple[int, Any]:
         return 500, {"error": f"{type(error).__name__}: {error}"}
 
 
+#: Endings of names that public DNS does not hold.
+PRIVATE = (".localhost", ".local", ".internal", ".svc", ".lan", ".home.arpa", ".test")
+#: Bounds the body of a request, in bytes: that of the largest trajectory.
+MOST_BODY = 256 << 20
+
+
+def foreign(headers: Message, names: tuple[str, ...]) -> tuple[int, str] | None:
+    """Why a request is refused: a page of another site can have a browser on this machine send it. The status and the words; None where it is taken."""
+    host = headers.get("Host", "")
+    if not _known(host, names):
+        return 421, f"nothing is served under the name {host[:200]!r}: give the service its names"
+    origin = headers.get("Origin", "")
+    if headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin") or origin not in ("", "http://" + host, "https://" + host):
+        return 403, "the request comes from another site's page"
+    if headers.get("Content-Type") is not None and headers.get_content_type() != "application/json":
+        return 415, "want Content-Type: application/json"
+    return None
+
+
+def _known(host: str, names: tuple[str, ...]) -> bool:
+    """Whether a Host is a name that nobody elsewhere can have lead here: an address, a name without a dot, a private name, or one of names."""
+    try:
+        name = (urllib.parse.urlsplit("//" + host).hostname or "").removesuffix(".")
+    except ValueError:
+        return False
+    if not name:
+        return False
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return "." not in name or name.endswith(PRIVATE) or name in (one.lower() for one in names)
+    return True
+
+
 class _Server(ThreadingHTTPServer):
     request_queue_size = 1024  # producer.concurrency calls begin at once
     daemon_threads = True
 
 
 class Service:
-    """Serves parts at http://host:port/NAME, a single part also at /. Use it as a context manager, or call serve. Port 0 is any free port."""
+    """Serves parts at http://host:port/NAME, a single part also at /. Use it as a context manager, or call serve. Port 0 is any free port.
 
-    def __init__(self, *parts: Part, port: int = 0, host: str = "127.0.0.1") -> None:
+    names are the public names under which the service is asked, beside addresses and private names: requests of other sites' pages are refused.
+    """
+
+    def __init__(self, *parts: Part, port: int = 0, host: str = "127.0.0.1", names: tuple[str, ...] = ()) -> None:
+        self._names = names
         self._parts = {"/" + part.name: part for part in parts}
         if not parts:
             raise ValueError("nothing to serve: want tools, rewards, questions or agents")
@@ -141,13 +182,29 @@ class Service:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            timeout = 120  # for a client that sends nothing
 
             def do_GET(self) -> None:
-                self._write(*service.get(self.path.partition("?")[0]))
+                self._write(*(self._refused() or service.get(self.path.partition("?")[0])))
 
             def do_POST(self) -> None:
-                data = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-                self._write(*service.post(self.path.partition("?")[0], self.headers.get("Idempotency-Key", ""), data))
+                refused = self._refused()
+                if refused is None:
+                    data = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                    self._write(*service.post(self.path.partition("?")[0], self.headers.get("Idempotency-Key", ""), data))
+                    return
+                self.close_connection = True  # its body is not read
+                self._write(*refused)
+
+            def _refused(self) -> tuple[int, Any] | None:
+                """The status and the body for a request that is refused before its body is read; None for any other."""
+                length = self.headers.get("Content-Length", "0")
+                if not length.isascii() or not length.isdigit() or "Transfer-Encoding" in self.headers:
+                    return 411, {"error": "want a Content-Length"}
+                if int(length) > MOST_BODY:
+                    return 413, {"error": f"a body of {length} bytes: at most {MOST_BODY}"}
+                refusal = foreign(self.headers, service._names)
+                return refusal and (refusal[0], {"error": refusal[1]})
 
             def _write(self, status: int, body: Any) -> None:
                 data = json.dumps(body).encode()
@@ -166,8 +223,8 @@ class Service:
         return Handler
 
 
-def serve(*parts: Part, port: int, host: str = "127.0.0.1") -> None:
-    """Serves tools, rewards, questions and agents until the process ends: each at http://host:port/NAME, a single part also at /."""
-    service = Service(*parts, port=port, host=host)
+def serve(*parts: Part, port: int, host: str = "127.0.0.1", names: tuple[str, ...] = ()) -> None:
+    """Serves tools, rewards, questions and agents until the process ends: each at http://host:port/NAME, a single part also at /. names are as for Service."""
+    service = Service(*parts, port=port, host=host, names=names)
     print(f"serving {', '.join(part.name for part in parts)} at {service.url}", file=sys.stderr)
     service.serve_forever()

@@ -208,6 +208,56 @@ func keepMany(t *testing.T, dir string, cfg Config, purges ...uint64) *memoryStr
 	return stream
 }
 
+// Readers get every message, each once, though its segment is joined with others while they read.
+func TestReadersFollowSegmentsThatAreJoined(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	cfg := Config{Bytes: 64 << 20}
+	stream := keepMany(t, dir, cfg, 100, 110)
+	a, err := Open(Folder{dir}, cfg, "r", Life{Created: born}, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, a.Close()) }()
+	require.Len(t, a.segments, 2)
+	joinLast := func() {
+		for range 10 {
+			stream.publish(trajectoryBytes(t, fmt.Sprintf("g%06d-a0-0", stream.last+1), 200))
+		}
+		_, err := a.Keep(t.Context(), stream, stream.last)
+		require.NoError(t, err)
+	}
+	var got []uint64
+	for m, err := range All(Folder{dir}) {
+		require.NoError(t, err)
+		if got = append(got, m.Sequence); len(got) == 1 {
+			joinLast() // the second segment is that of 101 to 120 now
+		}
+	}
+	require.Len(t, got, 120)
+	for i, sequence := range got {
+		require.EqualValues(t, i+1, sequence)
+	}
+	joined := false
+	m, err := Find(&openedStore{Folder{dir}, func() {
+		if !joined {
+			joined = true
+			joinLast()
+		}
+	}}, "g000105-a0-0")
+	require.NoError(t, err)
+	require.EqualValues(t, 105, m.Sequence)
+}
+
+// openedStore is a folder that calls a function before a segment is opened.
+type openedStore struct {
+	Folder
+	before func()
+}
+
+func (s *openedStore) Open(name string) (Blob, error) {
+	s.before()
+	return s.Folder.Open(name)
+}
+
 func TestALongRunHasFewSegments(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -59,6 +59,11 @@ func (p place) isSameLife(q place) bool { return p.created == q.created && p.los
 // covers reports whether a segment has every message of another.
 func (p place) covers(q place) bool { return p.isSameLife(q) && p.After <= q.After && q.Last <= p.Last }
 
+// isBeyond reports whether a segment has messages after those of another and of the segments before it.
+func (p place) isBeyond(q place) bool {
+	return cmp.Or(cmp.Compare(p.created, q.created), cmp.Compare(p.losses, q.losses), cmp.Compare(p.Last, q.Last)) > 0
+}
+
 // listed is a segment in the list of a store.
 type listed struct {
 	place

@@ -36,13 +36,23 @@ func isGone(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 // Find returns the newest message with a trajectory's id. It is ErrNotKept, wrapped, where no segment has it, joined with a *Damage for
 // each segment that could not be read.
 func Find(store Store, id string) (*Message, error) {
+	for {
+		found, gone, err := findOnce(store, id)
+		if found != nil || !gone {
+			return found, err
+		}
+		// A segment left the list meanwhile: another took its place, or it made room.
+	}
+}
+
+// findOnce looks through the segments of a list. gone reports whether a segment of it was removed meanwhile.
+func findOnce(store Store, id string) (found *Message, gone bool, err error) {
 	segments, _, err := listSegments(store)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	var damage []error
 	for _, s := range slices.Backward(segments) {
-		var found *Message
 		err := readSegment(store, s.Name, func(r *segmentReader) error {
 			for _, e := range slices.Backward(r.index.Entries) {
 				if e.ID != id {
@@ -60,15 +70,16 @@ func Find(store Store, id string) (*Message, error) {
 		})
 		switch {
 		case found != nil:
-			return found, nil
+			return found, false, nil
 		case isGone(err):
+			gone = true
 		case errors.As(err, new(*Damage)):
 			damage = append(damage, err)
 		case err != nil:
-			return nil, err
+			return nil, false, err
 		}
 	}
-	return nil, errors.Join(append([]error{fmt.Errorf("trajectory %s: %w", id, ErrNotKept)}, damage...)...)
+	return nil, gone, errors.Join(append([]error{fmt.Errorf("trajectory %s: %w", id, ErrNotKept)}, damage...)...)
 }
 
 // Kept is a message with the place that it had.
@@ -79,27 +90,41 @@ type Kept struct {
 	ID string
 }
 
-// All are the messages of a store, oldest first. A segment that is damaged or was removed meanwhile is passed over: its *Damage comes
-// with a nil message, and the walk goes on. Any other error ends it.
+// All are the messages of a store, oldest first, each once. A segment that is damaged is passed over: its *Damage comes with a nil message,
+// and the walk goes on. Of a segment that was removed meanwhile the walk reads the segment that took its place. Any other error ends it.
 func All(store Store) iter.Seq2[*Kept, error] {
 	return func(yield func(*Kept, error) bool) {
-		segments, _, err := listSegments(store)
-		if err != nil {
-			yield(nil, err)
-			return
-		}
-		for _, s := range segments {
-			err := readSegment(store, s.Name, func(r *segmentReader) error { return r.yieldMessages(yield) })
-			switch {
-			case err == nil, isGone(err):
-			case errors.Is(err, errStopped):
+		var at place // of the last segment that was read
+		for begun := false; ; {
+			segments, _, err := listSegments(store)
+			if err != nil {
+				yield(nil, err)
 				return
-			case errors.As(err, new(*Damage)):
-				if !yield(nil, err) {
+			}
+			if begun {
+				segments = slices.DeleteFunc(segments, func(s listed) bool { return !s.isBeyond(at) })
+			}
+			gone := false
+			for _, s := range segments {
+				err := readSegment(store, s.Name, func(r *segmentReader) error { return r.yieldMessages(at, yield) })
+				if gone = isGone(err); gone {
+					break // the list is not that of the store any more
+				}
+				begun, at = true, s.place
+				switch {
+				case err == nil:
+				case errors.Is(err, errStopped):
+					return
+				case errors.As(err, new(*Damage)):
+					if !yield(nil, err) {
+						return
+					}
+				default:
+					yield(nil, err)
 					return
 				}
-			default:
-				yield(nil, err)
+			}
+			if !gone {
 				return
 			}
 		}
@@ -109,11 +134,15 @@ func All(store Store) iter.Seq2[*Kept, error] {
 // errStopped says that a walk wants no more messages.
 var errStopped = errors.New("stopped")
 
-// yieldMessages yields the messages of a segment.
-func (r *segmentReader) yieldMessages(yield func(*Kept, error) bool) (err error) {
+// yieldMessages yields the messages of a segment but those that another segment had before.
+func (r *segmentReader) yieldMessages(before place, yield func(*Kept, error) bool) (err error) {
 	at, block := -1, []byte(nil)
+	again := before.isSameLife(r.index.placeOf(r.index.Span))
 	for i := range r.index.Entries {
 		e := &r.index.Entries[i]
+		if again && e.Sequence <= before.Last {
+			continue
+		}
 		if e.Block != at {
 			if block, err = r.readBlock(e.Block); err != nil {
 				return err
