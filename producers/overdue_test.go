@@ -87,6 +87,12 @@ func TestAnEpisodeThatDoesNotEndIsReported(t *testing.T) {
 			}
 		}, "has asked the policy 301 times; "},
 		{"a tool hangs", func(e *Episode) { e.activity.beginCall(PartTool, "look") }, "has waited for tool look for 30 s; "},
+		{"a tool hangs beside another", func(e *Episode) {
+			returned := e.activity.beginCall(PartTool, "quick")
+			e.activity.beginCall(PartTool, "look")
+			e.activity.beginCall(PartTool, "quick")()
+			returned()
+		}, "has waited for tool look for 30 s; "},
 		{"a reward hangs", func(e *Episode) { e.activity.beginCall(PartReward, "") }, "has waited for reward for 30 s; "},
 	} {
 		t.Run(c.name, func(t *testing.T) {
