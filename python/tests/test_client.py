@@ -7,6 +7,7 @@ import io
 import json
 import os
 import pathlib
+import socket
 import subprocess
 import sys
 import tempfile
@@ -17,6 +18,7 @@ import urllib.error
 from typing import Any, Literal
 
 import weir
+import weir.http
 from weir.http import post
 from weir.schema import fits, schema_of
 from weir.service import Answers
@@ -215,8 +217,9 @@ class Services(unittest.TestCase):
                 with contextlib.closing(connection):
                     connection.request("POST", "/", body, headers)
                     answer = connection.getresponse()
-                    answer.read()
+                    told = json.loads(answer.read())
                 self.assertEqual((answer.status, len(ran) - before), (status, int(status == 200)), headers)
+                self.assertEqual(list(told), ["text" if status == 200 else "detail"], "no refusal that the agent is shown")
 
     def test_a_key_goes_nowhere_else(self) -> None:
         class Elsewhere(http.server.BaseHTTPRequestHandler):
@@ -368,6 +371,34 @@ assert weir.episode() is e
                 next(weir.episodes(g.url + "/elsewhere", "key"))
         with self.assertRaisesRegex(ValueError, "WEIR_AGENT_KEY"), unittest.mock.patch.dict(os.environ, clear=True):
             next(weir.episodes(g.url))
+
+
+    def test_an_agent_comes_again_where_no_answer_comes(self) -> None:
+        stuck = threading.Event()
+
+        class Stuck(Gateway):
+            asked_for = 0
+
+            def post(self, path: str, key: str, data: bytes) -> tuple[int, Any]:
+                self.asked_for += path == "/episodes"
+                if self.asked_for == 1:
+                    stuck.wait(10)  # as where the machine is gone
+                return super().post(path, key, data)
+
+        with Stuck() as g, unittest.mock.patch("weir.agent.CLAIM_TIMEOUT", 0.2):
+            with next(weir.episodes(g.url, "key", pause=0.01)) as e:
+                e.answer("x")
+            self.assertEqual((g.asked_for, g.outcomes), (2, [{"answer": "x"}]))
+            stuck.set()
+
+    def test_a_connection_notices_a_machine_that_is_gone(self) -> None:
+        with Gateway() as g:
+            for kind in weir.http._Connection, weir.http._SecureConnection:
+                with unittest.mock.patch("ssl.SSLContext.wrap_socket", lambda self, sock, **_: sock):
+                    connection = kind(g.url.removeprefix("http://"))
+                    connection.connect()
+                with contextlib.closing(connection):
+                    self.assertTrue(connection.sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE))
 
 
 class Runs(unittest.TestCase):

@@ -13,6 +13,9 @@ from weir.service import Unavailable
 
 Play = Callable[[Episode], str | None]
 
+#: How long a request for an episode waits for its answer, in seconds: Weir gives one after half a minute at the latest.
+CLAIM_TIMEOUT = 120.0
+
 
 class Agent:
     """A function that plays an episode. Served, it is an agent of type http. The text that it returns is the answer."""
@@ -59,7 +62,7 @@ def episodes(url: str, key: str = "", pause: float = 0.2) -> Iterator[Episode]:
     idle = threading.Event()
     while True:
         try:
-            offer = post(url.rstrip("/") + "/episodes", {}, key)
+            offer = post(url.rstrip("/") + "/episodes", {}, key, timeout=CLAIM_TIMEOUT)
         except urllib.error.HTTPError as refused:
             with refused:
                 if refused.code in (401, 404):

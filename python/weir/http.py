@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import socket
 import urllib.request
 from collections.abc import Mapping
 from typing import IO, Any
@@ -14,7 +15,32 @@ class _Stay(urllib.request.HTTPRedirectHandler):
         return None
 
 
-_OPENER = urllib.request.build_opener(_Stay)
+class _Connection(http.client.HTTPConnection):
+    """A connection that notices, after a minute and a half, that the other machine is gone: an answer may take as long as it likes."""
+
+    def connect(self) -> None:
+        super().connect()
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in ("TCP_KEEPIDLE", 30), ("TCP_KEEPALIVE", 30), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4):
+            if hasattr(socket, name):
+                self.sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+class _SecureConnection(_Connection, http.client.HTTPSConnection):
+    """The same by TLS."""
+
+
+class _Watched(urllib.request.HTTPHandler):
+    def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(_Connection, req)
+
+
+class _SecureWatched(urllib.request.HTTPSHandler):
+    def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(_SecureConnection, req)
+
+
+_OPENER = urllib.request.build_opener(_Stay, _Watched, _SecureWatched)
 
 
 def post(url: str, body: Any, key: str = "", headers: Mapping[str, str] | None = None, timeout: float | None = None) -> Any:

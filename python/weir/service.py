@@ -200,11 +200,11 @@ class Service:
                 """The status and the body for a request that is refused before its body is read; None for any other."""
                 length = self.headers.get("Content-Length", "0")
                 if not length.isascii() or not length.isdigit() or "Transfer-Encoding" in self.headers:
-                    return 411, {"error": "want a Content-Length"}
+                    return 411, {"detail": "want a Content-Length"}
                 if int(length) > MOST_BODY:
-                    return 413, {"error": f"a body of {length} bytes: at most {MOST_BODY}"}
+                    return 413, {"detail": f"a body of {length} bytes: at most {MOST_BODY}"}
                 refusal = foreign(self.headers, service._names)
-                return refusal and (refusal[0], {"error": refusal[1]})
+                return refusal and (refusal[0], {"detail": refusal[1]})  # under "error" the agent would be shown it
 
             def _write(self, status: int, body: Any) -> None:
                 data = json.dumps(body).encode()
