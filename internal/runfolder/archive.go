@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -36,7 +37,7 @@ func newArchive(checkpoints string) *Archive {
 	return &Archive{dir: filepath.Join(checkpoints, archive.Folder), offsets: map[int]int64{}, at: map[sampleKey]int32{}, texts: map[string]string{}}
 }
 
-// refreshEntries reads the new entries. Entries that were removed from the disk to make room stay in memory until the page's server ends.
+// refreshEntries reads the new entries, and forgets those that were removed from the disk to make room.
 func (f *Archive) refreshEntries() error {
 	segments, err := archive.Segments(f.dir)
 	if err != nil {
@@ -60,7 +61,33 @@ func (f *Archive) refreshEntries() error {
 			f.addEntryLine(line, n)
 		}
 	}
+	f.forgetRemoved(segments)
 	return nil
+}
+
+// forgetRemoved forgets the entries of segments that are not among the present ones. The lock is held. What others hold of the list stays as
+// it is.
+func (f *Archive) forgetRemoved(present []int) {
+	kept := len(f.offsets)
+	maps.DeleteFunc(f.offsets, func(n int, _ int64) bool { return !slices.Contains(present, n) })
+	if len(f.offsets) == kept {
+		return
+	}
+	var all []archived
+	clear(f.at)
+	clear(f.texts)
+	for i := range f.all {
+		e := &f.all[i]
+		if _, there := f.offsets[e.segment]; !there {
+			continue
+		}
+		f.shareTexts(&e.Entry)
+		if k, ok := sampleOf(e.ID); ok {
+			f.at[k] = int32(len(all))
+		}
+		all = append(all, *e)
+	}
+	f.all = all
 }
 
 func (f *Archive) addEntryLine(line []byte, segment int) {
@@ -72,6 +99,13 @@ func (f *Archive) addEntryLine(line []byte, segment int) {
 	if !ok {
 		return
 	}
+	f.shareTexts(&e)
+	f.at[k] = int32(len(f.all))
+	f.all = append(f.all, archived{e, segment})
+}
+
+// shareTexts puts the shared copies of an entry's texts in the place of its own.
+func (f *Archive) shareTexts(e *archive.Entry) {
 	for _, text := range []*string{&e.Fate, &e.Task, &e.Source, &e.Prompt, &e.Question, &e.Accepted, &e.Producer, &e.Detail} {
 		if same, seen := f.texts[*text]; seen {
 			*text = same
@@ -79,8 +113,6 @@ func (f *Archive) addEntryLine(line []byte, segment int) {
 			f.texts[*text] = *text
 		}
 	}
-	f.at[k] = int32(len(f.all))
-	f.all = append(f.all, archived{e, segment})
 }
 
 // eachEntry calls use with every entry, in order.

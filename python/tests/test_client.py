@@ -385,7 +385,7 @@ assert weir.episode() is e
                     stuck.wait(10)  # as where the machine is gone
                 return super().post(path, key, data)
 
-        with Stuck() as g, unittest.mock.patch("weir.agent.CLAIM_TIMEOUT", 0.2):
+        with Stuck() as g, unittest.mock.patch.object(sys.modules["weir.agent"], "CLAIM_TIMEOUT", 0.2):
             with next(weir.episodes(g.url, "key", pause=0.01)) as e:
                 e.answer("x")
             self.assertEqual((g.asked_for, g.outcomes), (2, [{"answer": "x"}]))

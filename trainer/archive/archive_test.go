@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -235,6 +236,29 @@ func TestACrashLosesTheNewestLinesAlone(t *testing.T) {
 	require.NoError(t, os.Remove(binPath(dir, 1)))
 	_, err = ReadNumbers(dir, segments[0], &entries[0])
 	require.ErrorIs(t, err, ErrGone)
+}
+
+// A line that points outside of its frame, as in a stranger's folder, has no data.
+func TestALineThatPointsElsewhereHasNoData(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	w, err := Open(dir, DefaultConfig(), slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	b := batchOf(1)
+	w.Step(1, b, tokensOf(b), func(uint64) Origin { return Origin{} }, noon)
+	require.NoError(t, w.Close())
+	lines, _, err := ReadLines(dir, 1, 0)
+	require.NoError(t, err)
+	var e Entry
+	require.NoError(t, json.Unmarshal(lines[:bytes.IndexByte(lines, '\n')], &e))
+	_, err = ReadNumbers(dir, 1, &e)
+	require.NoError(t, err)
+	for _, place := range [][2]int{{math.MaxInt, 1}, {0, math.MaxInt}, {math.MaxInt - 1, math.MaxInt}, {e.At + e.Size, 1 << 30}, {-1, 2}, {0, -1}} {
+		wrong := e
+		wrong.At, wrong.Size = place[0], place[1]
+		_, err := ReadNumbers(dir, 1, &wrong)
+		require.ErrorIs(t, err, ErrGone, place)
+	}
 }
 
 func FuzzReadNumbers(f *testing.F) {

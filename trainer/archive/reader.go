@@ -89,7 +89,7 @@ func readRaw(dir string, segment int, e *Entry) ([]byte, error) {
 	if data, err = decoder.DecodeAll(data, nil); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrGone, err)
 	}
-	if e.At+e.Size > len(data) {
+	if e.At > len(data) || e.Size > len(data)-e.At {
 		return nil, ErrGone
 	}
 	return data[e.At : e.At+e.Size], nil
