@@ -74,6 +74,33 @@ func TestCompareTrainsArmsFromOneStart(t *testing.T) {
 	require.Contains(t, complaint, "trainer.steps: 3, and the run was begun with 2")
 }
 
+// Several files are compared in folders of their own names, and the claims of all are in one table. Faults of all files are named before a run
+// is trained, as are two files of one name.
+func TestCompareTakesSeveralFiles(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write := func(file, text string) string {
+		path := filepath.Join(dir, file)
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
+		return path
+	}
+	text := strings.ReplaceAll(smallComparison, "STEPS", "2")
+	first, second := write("a.yaml", text), write("b.yaml", strings.ReplaceAll(text, "name: small", "name: other"))
+	runs := filepath.Join(dir, "runs")
+	out := weir(t, "compare", first, second, "--dir", runs, "--report")
+	table := "| [small](small) | rloo final >= grpo final | undecided | of 0 seeds every run is finished; at least 2 are needed |\n" +
+		"| [other](other) | rloo final >= grpo final | undecided | of 0 seeds every run is finished; at least 2 are needed |\n\n0 held, 0 not held, 2 undecided.\n"
+	require.Contains(t, out, table)
+	require.Contains(t, string(read(t, runs, "claims.md")), table)
+	require.FileExists(t, filepath.Join(runs, "small", "report.md"))
+	require.FileExists(t, filepath.Join(runs, "other", "report.md"))
+	require.Contains(t, failCompare(t, exitConfig, first, first, "--dir", runs), "are both named small")
+	wrong := write("c.yaml", strings.ReplaceAll(text, "eta: 0", "eta: -3"))
+	complaint := failCompare(t, exitConfig, wrong, "nothing.yaml", "--dir", runs)
+	require.Contains(t, complaint, "settings.trainer.eta: -3")
+	require.Contains(t, complaint, "nothing.yaml")
+}
+
 // failCompare runs a comparison that fails with a status, and returns its error output.
 func failCompare(t *testing.T, status int, args ...string) string {
 	t.Helper()
