@@ -34,6 +34,7 @@ type intake struct {
 	idleTimer idleTimer
 	drops     dropMonitor
 	failures  failureMonitor
+	endings   endings
 	// refusals counts by reason the messages that were not trained on, until TakeRefusals.
 	refusals map[schemas.Reason]int64
 	// losses counts how often the stream had lost messages, purged is the sequence up to which it was purged.
@@ -48,6 +49,7 @@ func newIntake(cfg Config, deps Deps, store *checkpoint.Store, saveAnew func(con
 	}
 	return &intake{
 		cfg: cfg, deps: deps, store: store, saveAnew: saveAnew, account: newAccount(), archive: kept, refusals: map[schemas.Reason]int64{},
+		endings: newEndings(deps),
 	}, nil
 }
 
@@ -56,6 +58,7 @@ func newIntake(cfg Config, deps Deps, store *checkpoint.Store, saveAnew func(con
 func (i *intake) Used(b *batch.Batch, tokens *learner.Tokens, batched time.Time, step int64) {
 	i.deps.reportTrained(b, i.account.lookUpOrigin, batched, step)
 	i.archive.Step(step, b, tokens, i.account.lookUpOrigin, i.deps.Now())
+	i.endings.addBatch(b)
 }
 
 // SetLimits bounds the rollouts of the tickets that are issued from now on, as operators have chosen.
@@ -116,6 +119,7 @@ func (i *intake) acceptDelivery(ctx context.Context, d *streams.Delivery) error 
 		}
 		i.account.origins[d.Sequence] = from
 	}
+	i.endings.addClosed(d.Closed, i.issuer.open, now)
 	effects := i.assembler.Add(d.Delivery)
 	accepted := d.Trajectory != nil && isAccepted(d.Sequence, effects)
 	if accepted {
@@ -201,6 +205,7 @@ func (i *intake) endMessages(ctx context.Context, verdicts []batch.Verdict) erro
 		if v.State == batch.Rejected {
 			i.countRejected(v.Reason, 1)
 			if known {
+				i.endings.addUnused(m.Trajectory, v.Reason)
 				i.deps.reportRejected(m.Trajectory, from, i.assembler.Version()+1, v.Reason)
 				i.archive.End(m.Trajectory, v.Sequence, from, v.Reason, v.Detail, i.assembler.Version()+1, i.deps.Now())
 			}
@@ -303,7 +308,7 @@ func (i *intake) TakeRefusals() map[schemas.Reason]int64 {
 
 // Forget drops the counts of the step.
 func (i *intake) Forget() {
-	i.refusals, i.drops.step = map[schemas.Reason]int64{}, droppedRollouts{}
+	i.refusals, i.drops.step, i.endings.step = map[schemas.Reason]int64{}, droppedRollouts{}, stepEndings{}
 }
 
 // queueCounts counts the groups issued and not ready, the groups ready, and the messages of groups yet to be issued.

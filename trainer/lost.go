@@ -54,6 +54,7 @@ func (i *intake) giveUpLost(ctx context.Context) error {
 	}
 	i.idleTimer.restart(i.deps.Now())
 	e := i.assembler.GiveUp()
+	i.endings.addLost(e.Lost, i.issuer.open, i.deps.Now())
 	i.refusals[schemas.ReasonLost] += int64(len(e.Lost))
 	i.deps.Log.Warn("samples are lost and given up; look at the rejected messages (weir inspect rejected) for producers of another "+
 		"version, and at who else has a producer's key", "why", why, "step", i.assembler.Version()+1, "samples", len(e.Lost), "first", e.Lost[0],

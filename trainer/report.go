@@ -21,6 +21,8 @@ type report struct {
 	totals checkpoint.Totals
 	// components, sources and agents are the names that became metrics.
 	components, sources, agents names
+	// biased is set while the trained trajectories differ from all that ended.
+	biased bool
 	// unreported is the step of the checkpoint that this trainer started from, where an earlier process ended before it could
 	// report it; else nil.
 	unreported *unreported
@@ -38,6 +40,8 @@ type stats struct {
 	refusals map[schemas.Reason]int64
 	// learnt is the learner's part; nil until a batch was trained on.
 	learnt *learner.Stats
+	// endings are the numbers of all trajectories that ended, by metric key.
+	endings map[string]float64
 	// values are the batch's, by metric key; nil until a batch was trained on.
 	values map[string]float64
 }
@@ -201,6 +205,7 @@ func (r *report) endStep(step int64, q queueCounts, b bounds) {
 		v := r.stepMetrics(now, q, b)
 		r.deps.Metrics.recordStep(v, &r.stats)
 		r.warnMismatch(step, v)
+		r.warnBias(step, v)
 		r.deps.Log.Debug("step done", "step", step, "reward", v[metrics.RewardMean.Name], "staleness", v[metrics.StalenessMean.Name], "idle", v[metrics.TimeIdleRatio.Name])
 		r.emitStepDone(step, v, now)
 	case r.unreported != nil:
@@ -218,6 +223,15 @@ func (r *report) warnMismatch(step int64, v map[string]float64) {
 	r.cause = cause
 }
 
+// warnBias logs a warning when the trained trajectories begin to differ from all that ended.
+func (r *report) warnBias(step int64, v map[string]float64) {
+	text := metrics.Bias(v)
+	if text != "" && !r.biased {
+		r.deps.Log.Warn(text, "step", step)
+	}
+	r.biased = text != ""
+}
+
 func (r *report) emitStepDone(step int64, metrics map[string]float64, at time.Time) {
 	r.deps.Observer(schemas.Event{
 		Run: r.deps.Stream.Name(), Type: schemas.EventStepDone, At: at.UTC(), Role: "trainer",
@@ -230,6 +244,7 @@ func (r *report) stepMetrics(now time.Time, q queueCounts, b bounds) map[string]
 	s := &r.stats
 	v := maps.Clone(s.values)
 	maps.Copy(v, s.learnt.Metrics())
+	maps.Copy(v, s.endings)
 	for reason, n := range s.refusals {
 		v[metrics.Rejected.Of(string(reason))] = float64(n)
 	}

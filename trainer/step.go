@@ -53,6 +53,7 @@ func (t *trainer) commitStep(ctx context.Context) error {
 func (t *trainer) saveStep(ctx context.Context) error {
 	began := t.deps.Now()
 	t.report.stats.refusals = t.intake.TakeRefusals()
+	t.report.stats.endings = t.intake.EndingMetrics()
 	t.report.measureBatch(t.batch)
 	if err := t.deps.Stream.Check(ctx); err != nil {
 		return err

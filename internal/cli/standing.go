@@ -19,6 +19,7 @@ import (
 	"github.com/weir-rl/weir/internal/scale"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/trainer/metrics"
 )
 
 // standing is the state of a run, by its streams.
@@ -131,6 +132,9 @@ func (o *standing) printStanding(w io.Writer, width int) {
 	t.AppendRow(table.Row{"policy version", o.PolicyVersion})
 	if o.LastStep != nil {
 		t.AppendRow(table.Row{"last step", report.Plain(o.LastStep.eventText())})
+		if biased := metrics.Bias(o.LastStep.Metrics); biased != "" {
+			t.AppendRow(table.Row{"biased", biased + ". " + metrics.BiasRemedy})
+		}
 	}
 	if o.LastScore != nil {
 		t.AppendRow(table.Row{"last score", report.Plain(o.LastScore.eventText())})

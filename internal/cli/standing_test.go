@@ -81,3 +81,20 @@ func TestTheStatusNamesAnAgentThatLoops(t *testing.T) {
 	require.Regexp(t, "│ a limit ends episodes +│ task things: a limit ends nearly every episode: 64 of the newest 64 trajectories: agent mine was stopped by turns", out.String())
 	require.Contains(t, out.String(), "bound its loop, or raise trainer.limits.max_turns")
 }
+
+func TestABiasedRunIsSeenInItsStatus(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 8, 2, 3, 4, 5, 0, time.UTC)
+	status := func(distance float64) string {
+		step := &schemas.Event{
+			Run: "small", Type: schemas.EventStepDone, At: at, Role: "trainer", Step: 3,
+			Metrics: map[string]float64{"bias/duration": distance, "bias/duration_p": 1e-5, "bias/compared": 500},
+		}
+		var b strings.Builder
+		told := runfolder.History{LastStep: step, LastHeard: at}
+		newStanding("small", true, &runfolder.Standing{Status: told.Status(at), History: told, Control: &schemas.Control{}}).printStanding(&b, 0)
+		return b.String()
+	}
+	require.Contains(t, status(0.2), "of the newest 500 trajectories, those trained on differ from all in duration (distance 0.20, p 1e-05)")
+	require.NotContains(t, status(0.05), "biased")
+}

@@ -145,6 +145,15 @@ func learningBoard() Board {
 				{"weir_trainer_depth_versions", "depth"},
 			}},
 			{Title: "Of batches", Lines: quantileLines("weir_trainer_batch_staleness_versions", "mean staleness")},
+			{Title: "Trained on against all", Tells: "Distance (Kolmogorov-Smirnov) of what is trained on from all that ended. Above 0.1 with p below 0.001: biased.", Lines: []Line{
+				{"weir_trainer_bias_length_distance", "length"}, {"weir_trainer_bias_duration_distance", "duration"},
+				{"weir_trainer_bias_turns_distance", "turns"}, {"weir_trainer_bias_reward_distance", "reward"},
+			}},
+			{Title: "By chance", Tells: "Probability of that distance.", Lines: []Line{
+				{"weir_trainer_bias_length_p_ratio", "length"}, {"weir_trainer_bias_duration_p_ratio", "duration"},
+				{"weir_trainer_bias_turns_p_ratio", "turns"}, {"weir_trainer_bias_reward_p_ratio", "reward"},
+			}},
+			{Title: "Closed without a trajectory", Lines: []Line{{"weir_trainer_cancelled_samples", "samples of the last step"}}},
 			{Title: "Groups", Lines: []Line{{"weir_trainer_groups_waiting", "waiting"}, {"weir_trainer_groups_ready", "ready"}}},
 		}},
 		{"Pace", []Panel{

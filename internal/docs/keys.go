@@ -27,6 +27,10 @@ func Advices() []Advice {
 			"Lower `trainer.depth`, or raise `trainer.eta` if learning bears it. Each is issued again: no prompt is lost.",
 		},
 		{
+			"`weir_trainer_bias_duration_distance` above 0.1, its `_p_ratio` below 0.001 (alert `WeirTrainedOnIsBiased`)",
+			"What is trained on lasts differently from what ended: slow prompts count less.", "As for `stale`; the page's Bias names sources and reasons.",
+		},
+		{
 			"`weir_trainer_rejected_total{reason=\"zero_variance\"}` rises", "Groups whose rewards are all equal: questions too easy or too hard.",
 			"Expected late in a run. Early: check the reward, give the cold start more steps, or mix in easier questions.",
 		},

@@ -42,6 +42,7 @@ trainer/selection: schemas trainer/stats
 trainer/relearn: schemas gpu trainer/batch trainer/checkpoint trainer/learner
 trainer/shadow: schemas gpu trainer/admission trainer/batch trainer/checkpoint trainer/learner trainer/metrics trainer/relearn
 trainer/branch: schemas internal/check
+trainer/bias: schemas trainer/metrics
 gpu: schemas gpu internal/child
 internal: schemas internal
 internal/check:

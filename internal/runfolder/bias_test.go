@@ -1,8 +1,6 @@
 package runfolder
 
 import (
-	"math"
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -30,31 +28,6 @@ func drawArchive(t *rapid.T) *Archive {
 		f.all = append(f.all, archived{e, 1})
 	}
 	return f
-}
-
-// The distance is that of its definition, at every value.
-func TestTheDistanceIsKolmogorovsAndSmirnovs(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		draw := rapid.SliceOfN(rapid.Map(rapid.IntRange(0, 9), func(n int) float64 { return float64(n) }), 1, 20)
-		a, b := draw.Draw(t, "a"), draw.Draw(t, "b")
-		slices.Sort(a)
-		slices.Sort(b)
-		share := func(of []float64, x float64) float64 {
-			n := 0
-			for _, v := range of {
-				if v <= x {
-					n++
-				}
-			}
-			return float64(n) / float64(len(of))
-		}
-		want := 0.0
-		for x := range 10 {
-			want = max(want, math.Abs(share(a, float64(x))-share(b, float64(x))))
-		}
-		require.InDelta(t, want, ksDistance(a, b), 1e-12)
-	})
 }
 
 func TestBiasCountsEachTrajectoryOnce(t *testing.T) {
@@ -90,5 +63,9 @@ func TestABiasIsSeen(t *testing.T) {
 	b := f.Bias()
 	require.Contains(t, b.Alarm, "duration")
 	require.InDelta(t, 0.5, b.Of[1].KS, 0.01)
+	require.Less(t, b.Of[1].P, 1e-9)
 	require.Zero(t, b.Of[0].KS)
+	require.Equal(t, []BiasCause{{Reason: "stale", Came: 199, Length: 10, Duration: 0.3}}, b.Causes)
+	require.Equal(t, "duration", b.Sources[0].Differs)
+	require.Empty(t, b.Tasks, "a single task")
 }

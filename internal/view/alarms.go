@@ -66,6 +66,9 @@ func judgeSteps(steps []report.Record, scores []report.Record) []Alarm {
 		add("the gradient is not finite", "Look at the step's rewards and log-probabilities; lower the learning rate. The folder bundles of the run has the first such step, for weir replay --bundle.", "trajectories", "%.0f optimizer steps were skipped in the last step", skipped)
 	}
 	out = append(out, findWaste(steps)...)
+	if text := metrics.Bias(last); text != "" {
+		out = append(out, Alarm{levelWarn, "trained on a biased share", text, metrics.BiasRemedy, "bias"})
+	}
 	if a, limited := findLimited(steps); limited {
 		out = append(out, a)
 	}

@@ -52,6 +52,11 @@ func TestEachAlarmIsRaisedByItsCauseAndSaysWhatToDo(t *testing.T) {
 		"most groups teach nothing":     always("rejected/zero_variance", 400),
 		"much comes too late":           always("rejected/stale", 60),
 		"the trainer waits for traject": always("time/idle_ratio", 0.9),
+		"trained on a biased share": func(i int, m map[string]float64) {
+			if i == 19 {
+				m["bias/duration"], m["bias/duration_p"] = 0.3, 1e-6
+			}
+		},
 		"a source starves": func(i int, m map[string]float64) {
 			if i < 5 {
 				m["reward/source/4-hop"] = 0.1

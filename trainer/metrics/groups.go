@@ -31,7 +31,10 @@ func Groups() []Group {
 			CriticExplainedVariance, CriticLearningRate, CriticGradNorm, CriticSkipped,
 		}},
 		{"Refused (step_done)", []Key{
-			Rejected,
+			Rejected, EndedLength, EndedDuration, LostSeconds, CancelledSamples, CancelledSeconds,
+		}},
+		{"Trained against ended (step_done)", []Key{
+			BiasLength, BiasLengthP, BiasDuration, BiasDurationP, BiasTurns, BiasTurnsP, BiasReward, BiasRewardP, BiasCompared, BiasSource, BiasTask,
 		}},
 		{"Time (step_done)", []Key{
 			TimeStep, TimeWait, TimeOldPolicy, TimeUpdate, TimeSave, TimePublish,

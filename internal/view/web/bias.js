@@ -4,6 +4,7 @@ import { none, percent, round } from './format.js';
 
 /** @typedef {import('../webcheck/api').Bias} Bias */
 /** @typedef {import('../webcheck/api').BiasMetric} BiasMetric */
+/** @typedef {import('../webcheck/api').BiasSource} BiasSource */
 
 // What came against what was trained on.
 export async function show({ main, run, signal, every }) {
@@ -21,7 +22,9 @@ export async function show({ main, run, signal, every }) {
       issuedTable(b),
       b.came === 0 ? h('p', null, 'The archive has nothing: trainer.archive.bytes keeps one.') : null,
       b.of.map(distribution),
-      sourcesTable(b),
+      sourcesTable('By source, of the archive', b.sources),
+      sourcesTable('By task, of the archive', b.tasks),
+      causesTable(b),
     );
   };
   await draw();
@@ -78,15 +81,15 @@ function issuedTable(b) {
 /** @param {BiasMetric} m */
 function distribution(m) {
   const top = Math.max(...m.came, ...m.trained);
-  const differs = m.ks > Math.max(m.bound, 0.1) ? ': differs' : ': no difference';
-  const distance = `distance (KS) ${round(m.ks)}, by chance up to ${round(m.bound)}`;
+  const differs = m.differs ? ': differs' : ': no difference that matters';
+  const distance = `distance (KS) ${round(m.ks)}, p ${round(m.p)}`;
   const points = m.quantiles.map((q) => `${Math.round(100 * q)} %`).join(', ');
   return panel(
     [m.name, ' ', dim(m.unit, ' ', distance, differs)],
     h('div', { class: 'fall' }, quantileBar('came', m.came, top), quantileBar('trained', m.trained, top)),
     note(
       'the bar holds the middle half, the line is the median; numbers at ' +
-        `${points}; groups with equal rewards left out of both`,
+        `${points}; groups with equal rewards left out of both; p counts prompts, not their rollouts`,
     ),
   );
 }
@@ -107,11 +110,24 @@ function quantileBar(name, values, top) {
   ];
 }
 
-/** @param {Bias} b */
-function sourcesTable(b) {
-  if (!b.sources.length) return null;
-  const heads = ['source', 'came', 'trained on', 'share', 'equal rewards', 'too late', 'otherwise not', 'mean reward'];
-  const rows = b.sources.map((s) =>
+/**
+ * @param {string} title
+ * @param {BiasSource[]} sources
+ */
+function sourcesTable(title, sources) {
+  if (!sources.length) return null;
+  const heads = [
+    'name',
+    'came',
+    'trained on',
+    'share',
+    'equal rewards',
+    'too late',
+    'otherwise not',
+    'mean reward',
+    'differs in',
+  ];
+  const rows = sources.map((s) =>
     row([
       s.name || 'none',
       round(s.came),
@@ -121,7 +137,19 @@ function sourcesTable(b) {
       round(s.late),
       round(s.else),
       round(s.reward),
+      s.differs ? cell(`${s.differs}, ${round(s.ks)}, p ${round(s.p)}`, 'bad') : none,
     ]),
   );
-  return widePanel('By source, of the archive', table(heads, rows));
+  return widePanel(title, table(heads, rows));
+}
+
+// causesTable has what came and was not trained on. Of a lost sample nothing came.
+/** @param {Bias} b */
+function causesTable(b) {
+  if (!b.causes.length) return null;
+  const heads = ['reason', 'came', 'length, median', 'seconds, median', 'turns, median', 'mean reward'];
+  const rows = b.causes.map((c) =>
+    row([c.reason, ...[c.came, c.length, c.duration, c.turns, c.reward].map((n) => round(n))]),
+  );
+  return widePanel('Came and not trained on, by reason', table(heads, rows));
 }

@@ -40,9 +40,20 @@ export interface Bias {
   trained: number;
   of: BiasMetric[];
   sources: BiasSource[];
+  tasks: BiasSource[];
+  causes: BiasCause[];
   issued: SourceIssued[];
   starved: string[];
   alarm: string;
+}
+
+export interface BiasCause {
+  reason: string;
+  came: number;
+  length: number;
+  duration: number;
+  turns: number;
+  reward: number;
 }
 
 export interface BiasMetric {
@@ -52,7 +63,8 @@ export interface BiasMetric {
   came: number[];
   trained: number[];
   ks: number;
-  bound: number;
+  p: number;
+  differs: boolean;
 }
 
 export interface BiasSource {
@@ -63,6 +75,9 @@ export interface BiasSource {
   late: number;
   else: number;
   reward: number;
+  differs: string;
+  ks: number;
+  p: number;
 }
 
 export interface Build {

@@ -1,0 +1,4 @@
+package bias
+
+// Exceedance is for the tests.
+var Exceedance = exceedance
