@@ -81,7 +81,7 @@ func (s *Sessions) endSessions(ctx context.Context, over func(*session) bool) {
 	}
 	s.mu.Unlock()
 	for _, name := range names {
-		_ = s.Close(ctx, name) // a session that does not close well is the tool's
+		_ = s.closeSession(ctx, name, over) // a session that does not close well is the tool's
 	}
 }
 
@@ -158,14 +158,31 @@ func (one *session) closeTools(ctx context.Context, name string) error {
 
 // Close ends a session, after its call if there is one. If there is none of the name, it has ended already.
 func (s *Sessions) Close(ctx context.Context, name string) error {
+	return s.closeSession(ctx, name, func(*session) bool { return true })
+}
+
+// closeSession ends a session for which over is true once its call has ended. It keeps its name until its tools are closed: a call that comes
+// meanwhile waits, and opens them anew.
+func (s *Sessions) closeSession(ctx context.Context, name string, over func(*session) bool) error {
 	s.mu.Lock()
 	one := s.open[name]
-	delete(s.open, name)
 	s.mu.Unlock()
 	if one == nil {
 		return nil
 	}
 	one.mu.Lock()
 	defer one.mu.Unlock()
-	return one.closeTools(ctx, name)
+	s.mu.Lock()
+	goesOn := s.open[name] != one || !over(one)
+	s.mu.Unlock()
+	if goesOn {
+		return nil
+	}
+	err := one.closeTools(ctx, name)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if one.busy == 0 {
+		delete(s.open, name)
+	}
+	return err
 }
