@@ -213,7 +213,9 @@ func SameModel(a, b gpu.Config) bool {
 		c.HeadDim = c.AttentionDim()
 		c.Architectures, c.DType, c.InitStd = nil, "", 0
 	}
-	return reflect.DeepEqual(a, b)
+	same := a.Transformers.SameModule(b.Transformers)
+	a.Transformers, b.Transformers = nil, nil
+	return same && reflect.DeepEqual(a, b)
 }
 
 func (b *Batcher) enqueueSwap(sw *swap) bool {

@@ -42,10 +42,16 @@ type Config struct {
 	ValueHead bool `json:"value_head,omitempty"`
 	// InitStd is the standard deviation of the starting weights; HF calls it initializer_range.
 	InitStd float64 `json:"initializer_range,omitempty"`
+	// Transformers is the model where only Transformers builds it; the fields above then describe it as far as config.json does. nil is a
+	// model that the fields above describe.
+	Transformers *TransformersModel `json:"transformers,omitempty"`
 }
 
 // Validate reports every fault.
 func (c Config) Validate() error {
+	if c.Transformers != nil {
+		return c.validateModule()
+	}
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf("model config: "+format, args...)) }
 	for _, f := range []struct {

@@ -51,6 +51,9 @@ const (
 
 // Layout lists the tensors that a model has, without data, in the order of [Weights].
 func (c Config) Layout() []Tensor {
+	if c.Transformers != nil {
+		return c.Transformers.layout(c)
+	}
 	d, ff, q, kv := c.HiddenSize, c.IntermediateSize, c.NumHeads*c.AttentionDim(), c.NumKVHeads*c.AttentionDim()
 	out := []Tensor{{Name: "model.embed_tokens.weight", Shape: []int{c.VocabSize, d}}}
 	for i := range c.NumLayers {

@@ -51,7 +51,7 @@ def weir(*args, stdin=None, cwd=None, env=None):
 
 def worker():
     """Weir's worker, its files as the modules that they are in a rank."""
-    names = ["frames", "attention", "kernels", "head", "weights", "model", "folders", "optimizer", "ranks", "training", "sampler"]
+    names = ["frames", "attention", "kernels", "head", "weights", "family", "model", "folders", "optimizer", "ranks", "training", "sampler", "family_sampler"]
     for name in names:
         if "weir_" + name not in sys.modules:
             path = ROOT / "gpu" / "torch" / "worker" / (name + ".py")

@@ -21,7 +21,10 @@ func ReadConfig(dir string) (gpu.Config, error) {
 	if err != nil {
 		return gpu.Config{}, err
 	}
-	c, err := decodeConfig(b)
+	c, err := readModel(b)
+	if err == nil {
+		c, err = readTensors(dir, c)
+	}
 	if err != nil {
 		return gpu.Config{}, fmt.Errorf("%s: %w", dir, err)
 	}
@@ -64,13 +67,17 @@ type scalingFile struct {
 
 // encodeConfig is config.json's bytes.
 func encodeConfig(c gpu.Config, dtype safetensors.DType) ([]byte, error) {
+	stored := map[safetensors.DType]string{safetensors.F32: "float32", safetensors.BF16: "bfloat16"}[dtype]
+	if c.Transformers != nil {
+		return encodeModule(c.Transformers, stored)
+	}
 	family, ok := familyOf(c)
 	if !ok {
 		return nil, errors.New("encode config.json: no family of Hugging Face's has both qkv_bias and qk_norm")
 	}
 	c.Architectures, c.ModelType = []string{family.architecture}, family.modelType
 	c.HeadDim = c.AttentionDim()
-	c.DType = map[safetensors.DType]string{safetensors.F32: "float32", safetensors.BF16: "bfloat16"}[dtype]
+	c.DType = stored
 	f := configFile{
 		Config: c, BOSToken: optionalField(c.BOSToken), EOSToken: endTokens(c),
 		HiddenAct: "silu", PretrainingTP: 1, UseCache: true, InitializerStd: c.InitStd,

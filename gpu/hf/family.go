@@ -57,8 +57,12 @@ func (f family) modelName(architectures []string) (list []string, modelType stri
 	return []string{other.architecture}, other.modelType
 }
 
-// FamilyName is the model_type of a model: llama, qwen2 or qwen3; "" for parts that no family has together.
+// FamilyName is the model_type of a model: llama, qwen2 or qwen3, or that of a model that Transformers builds; "" for parts that no family
+// has together.
 func FamilyName(c gpu.Config) string {
+	if c.Transformers != nil {
+		return c.ModelType
+	}
 	f, _ := familyOf(c)
 	return f.modelType
 }
@@ -73,18 +77,24 @@ const (
 // decodeConfig reads config.json in the dialects of Transformers 4 and 5. Keys that are left out have Transformers' default. If
 // a model differs in any way from what the engines compute it is refused, with every fault.
 func decodeConfig(b []byte) (gpu.Config, error) {
+	c, _, err := decodeOwn(b)
+	return c, err
+}
+
+// decodeOwn is decodeConfig, and the keys with their faults; nil where the file is no object.
+func decodeOwn(b []byte) (gpu.Config, *object, error) {
 	o, err := newObject(configName, b)
 	if err != nil {
-		return gpu.Config{}, err
+		return gpu.Config{}, nil, err
 	}
 	name := o.readText("model_type")
 	all := allFamilies()
 	i := slices.IndexFunc(all, func(f family) bool { return f.modelType == name })
 	if i < 0 {
 		if len(o.faults) == 0 {
-			o.addFault("model_type is %q: llama, qwen2, qwen3, and mistral without a sliding window are read, no other", name)
+			o.addUnsupported("model_type is %q: llama, qwen2, qwen3, and mistral without a sliding window are read, no other", name)
 		}
-		return gpu.Config{}, o.joinFaults()
+		return gpu.Config{}, o, o.joinFaults()
 	}
 	f := all[i]
 	c := gpu.Config{
@@ -118,7 +128,7 @@ func decodeConfig(b []byte) (gpu.Config, error) {
 			o.faults = append(o.faults, err)
 		}
 	}
-	return c, o.joinFaults()
+	return c, o, o.joinFaults()
 }
 
 // readHeads reads the number of heads and their width.
@@ -170,13 +180,13 @@ func (o *object) refuseWindows(f family, layers int) {
 	on := o.readFlag("use_sliding_window")
 	size, given := o.lookUp("sliding_window")
 	if on {
-		o.addFault("use_sliding_window is true: the engines attend to every token; choose a model that does, or set it to false if the model was trained so")
+		o.addUnsupported("use_sliding_window is true: the engines attend to every token; choose a model that does, or set it to false if the model was trained so")
 	}
 	if _, there := o.keys["sliding_window"]; f.windowed && !there {
-		o.addFault("sliding_window is missing: a %s model has a window of 4096 tokens then; where it has none, the key is null", f.modelType)
+		o.addUnsupported("sliding_window is missing: a %s model has a window of 4096 tokens then; where it has none, the key is null", f.modelType)
 	}
 	if given && f.windowed {
-		o.addFault("sliding_window is %s: the engines attend to every token; choose a model whose sliding_window is null", shortValue(size))
+		o.addUnsupported("sliding_window is %s: the engines attend to every token; choose a model whose sliding_window is null", shortValue(size))
 	} else if given && !f.sliding {
 		o.addFault("sliding_window is %s: a %s model has none", shortValue(size), f.modelType)
 	}
@@ -187,7 +197,7 @@ func (o *object) refuseWindows(f family, layers int) {
 	}
 	for i, t := range types {
 		if t != "full_attention" {
-			o.addFault("layer_types[%d] is %q: the engines compute full_attention alone", i, t)
+			o.addUnsupported("layer_types[%d] is %q: the engines compute full_attention alone", i, t)
 			break
 		}
 	}
@@ -203,11 +213,11 @@ func (o *object) refuseWindows(f family, layers int) {
 // requireFixed refuses a key whose value the engines do not compute.
 func (o *object) requireFixed() {
 	if act := o.readText("hidden_act"); act != "" && act != "silu" && act != "swish" {
-		o.addFault("hidden_act is %q: the engines compute silu", act)
+		o.addUnsupported("hidden_act is %q: the engines compute silu", act)
 	}
 	for _, key := range []string{"attention_bias", "mlp_bias"} {
 		if o.readFlag(key) {
-			o.addFault("%s is true: the engines have no such biases", key)
+			o.addUnsupported("%s is true: the engines have no such biases", key)
 		}
 	}
 	if p := o.readNumber("attention_dropout", 0); p != 0 {

@@ -70,7 +70,7 @@ func openFiles(dir string) (*Files, error) {
 	if !ok {
 		return nil, fmt.Errorf("%s: %w", configName, os.ErrNotExist)
 	}
-	c, err := decodeConfig(config)
+	c, err := readModel(config)
 	if err != nil {
 		return nil, err
 	}

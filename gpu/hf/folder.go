@@ -42,7 +42,7 @@ func openFolder(dir string) (_ *Folder, err error) {
 		return nil, errors.Join(err, otherForm(dir))
 	}
 	f := &Folder{dir: dir}
-	if f.Config, err = decodeConfig(b); err != nil {
+	if f.Config, err = readModel(b); err != nil {
 		return nil, err
 	}
 	if f.files, err = safetensors.OpenFolder(dir, weightsName); err != nil {
@@ -66,6 +66,7 @@ func openFolder(dir string) (_ *Folder, err error) {
 			return nil, err
 		}
 	}
+	f.Config = withTensors(f.Config, f.files)
 	w, err := arrangeTensors(f.Config, f.files.Tensors())
 	if err != nil {
 		return nil, err
@@ -113,6 +114,9 @@ func (f *Folder) Tokenizer() ([]byte, error) {
 // Fits reports every difference between the folder's model and c that changes what is computed, wrapping gpu.ErrMismatch. A
 // value head may be missing in either.
 func (f *Folder) Fits(c gpu.Config) error {
+	if f.Config.Transformers != nil || c.Transformers != nil {
+		return fitsModule(f.Config.Transformers, c.Transformers)
+	}
 	var errs []error
 	for _, x := range []struct {
 		key        string

@@ -31,12 +31,15 @@ func (o *object) readRope(c *gpu.Config) {
 		partial *= s.readNumber("partial_rotary_factor", 1)
 		c.RopeScaling = s.readScaling(top)
 		for _, key := range s.unreadKeys() {
+			if s.isUnsupported() {
+				break // they belong to the other kind of angles
+			}
 			s.addFault("%s is %s: the key is not known", key, shortValue(s.keys[key]))
 		}
 		o.faults = append(o.faults, s.faults...)
 	}
 	if partial != 1 {
-		o.addFault("partial_rotary_factor is %g: the engines rotate whole heads", partial)
+		o.addUnsupported("partial_rotary_factor is %g: the engines rotate whole heads", partial)
 	}
 	switch {
 	case !atTop:
@@ -83,7 +86,7 @@ func (o *object) readScaling(top float64) *gpu.RopeScaling {
 		return nil
 	case "llama3":
 	default:
-		o.addFault("rope_type is %q: the engines compute default and llama3", kind)
+		o.addUnsupported("rope_type is %q: the engines compute default and llama3", kind)
 		o.lookUp("factor")
 		return nil
 	}

@@ -2,6 +2,7 @@ package native
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 
@@ -51,7 +52,7 @@ func NewDecoder(cfg gpu.Config, w *gpu.Weights, o gpu.DecoderOptions, threads in
 }
 
 func newDecoder(cfg gpu.Config, w *gpu.Weights, o gpu.DecoderOptions, threads int, dot bool) (gpu.Decoder, error) {
-	if err := cfg.Validate(); err != nil {
+	if err := errors.Join(cfg.RequireOwn("native"), cfg.Validate()); err != nil {
 		return nil, err
 	}
 	if o.Slots <= 0 || o.MaxTokens <= 0 {

@@ -2,6 +2,7 @@ package native
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
 
@@ -73,7 +74,7 @@ var _ gpu.Engine = (*Engine)(nil)
 
 // New makes an engine with starting weights.
 func New(cfg gpu.Config, opts Options) (*Engine, error) {
-	if err := cfg.Validate(); err != nil {
+	if err := errors.Join(cfg.RequireOwn("native"), cfg.Validate()); err != nil {
 		return nil, err
 	}
 	if err := opts.Init.validate(); err != nil {

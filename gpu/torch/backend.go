@@ -33,6 +33,9 @@ func (b Backend) newEngine(cfg gpu.Config) (*Engine, error) {
 	if err := b.Config.Validate(); err != nil {
 		return nil, err
 	}
+	if err := b.checkModule(cfg); err != nil {
+		return nil, err
+	}
 	e := &Engine{backend: b, cfg: cfg, layout: cfg.Layout()}
 	e.trained = e.layout
 	if b.LoRA.Rank > 0 {
@@ -55,6 +58,9 @@ func (e *Engine) engineShape() map[string]any {
 
 // shapeOf is a model as the worker reads it.
 func shapeOf(c gpu.Config) map[string]any {
+	if c.Transformers != nil {
+		return moduleShape(c)
+	}
 	return map[string]any{
 		"vocab": c.VocabSize, "hidden": c.HiddenSize, "intermediate": c.IntermediateSize, "layers": c.NumLayers,
 		"heads": c.NumHeads, "kv_heads": c.NumKVHeads, "head_dim": c.AttentionDim(), "eps": c.RMSNormEps, "tied": c.TieEmbeddings,

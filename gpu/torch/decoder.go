@@ -77,6 +77,7 @@ func (b Backend) NewDecoder(cfg gpu.Config, w *gpu.Weights, o gpu.DecoderOptions
 	case o.MaxTokens > cfg.MaxPositions:
 		return nil, fmt.Errorf("decoder: %d tokens a sequence, the model takes %d: %w", o.MaxTokens, cfg.MaxPositions, gpu.ErrTooLong)
 	}
+	cfg = cfg.WithTensorsOf(w)
 	if err := checkFit(cfg, w); err != nil {
 		return nil, err
 	}

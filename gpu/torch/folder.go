@@ -316,6 +316,9 @@ func (e *Engine) loadStart(ctx context.Context) error {
 		}
 		return nil
 	}
+	if e.cfg.Transformers != nil {
+		return errors.New("a model that Transformers builds begins with the weights of a folder: import one")
+	}
 	room, err := newScratch(e.backend.Config.Scratch)
 	if err != nil {
 		return err

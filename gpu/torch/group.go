@@ -188,7 +188,7 @@ func (g *group) addRank(r *rank, program []byte) {
 func (g *group) meetRanks(ctx context.Context, threads int, as role, shape map[string]any) error {
 	options := map[string]any{
 		"device": g.cfg.Device, "dtype": g.cfg.DType, "masters": g.cfg.Masters, "shard": g.cfg.Shard, "attention": g.cfg.Attention,
-		"recompute": g.cfg.Recompute, "compile": g.cfg.Compile, "deterministic": g.cfg.Deterministic, "threads": threads,
+		"recompute": g.cfg.Recompute, "compile": g.cfg.Compile, "deterministic": g.cfg.Deterministic, "threads": threads, "any_version": g.cfg.AnyVersion,
 	}
 	met, err := g.callAll(ctx, "meet", func(i int) (map[string]any, []buffer) {
 		return map[string]any{

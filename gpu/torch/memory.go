@@ -54,7 +54,7 @@ func (b Backend) countNumbers(cfg gpu.Config) counts {
 		}
 		c.trained = c.low
 	}
-	if b.Config.Shard == "fsdp" || b.Config.Shard == "auto" && b.OnDevice() && c.whole > 1 {
+	if cfg.Transformers == nil && (b.Config.Shard == "fsdp" || b.Config.Shard == "auto" && b.OnDevice() && c.whole > 1) {
 		c.cut, c.whole = c.whole, 1
 	}
 	return c

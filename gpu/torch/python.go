@@ -17,7 +17,7 @@ import (
 var worker embed.FS
 
 // modules are the worker's files, each a module weir_NAME, in the order in which they need each other.
-var modules = []string{"frames", "attention", "kernels", "head", "weights", "model", "folders", "optimizer", "ranks", "training", "sampler", "main"}
+var modules = []string{"frames", "attention", "kernels", "head", "weights", "family", "model", "folders", "optimizer", "ranks", "training", "sampler", "family_sampler", "main"}
 
 // bootstrap is the program that Python is started with: it reads the worker's modules from file descriptor 3 and starts it. The
 // working folder is no place for modules: a file of the user's named torch.py would take PyTorch's place.

@@ -35,11 +35,26 @@ func modelConfig(cfg *config.Config, c *Course, weights bool) (gpu.Config, error
 	if err != nil {
 		return gpu.Config{}, config.Invalid(fmt.Errorf("model.folder: %w", err))
 	}
+	if err := checkEngine(cfg, folder.Config); err != nil {
+		return gpu.Config{}, errors.Join(config.Invalid(fmt.Errorf("model.folder: %s: %w", cfg.Model.Folder, err)), folder.Close())
+	}
 	if size := c.Tokenizer.Size(); size > folder.Config.VocabSize {
 		err = config.Invalid(fmt.Errorf("model.folder: %s: tokenizer.json has %d ids, config.json's vocab_size is %d: take both from the same place",
 			cfg.Model.Folder, size, folder.Config.VocabSize))
 	}
 	return folder.Config, errors.Join(err, folder.Close())
+}
+
+// checkEngine refuses a model that only Transformers builds where an engine of the run is the one in Go.
+func checkEngine(cfg *config.Config, model gpu.Config) error {
+	for _, engine := range []string{cfg.Model.Engine, cfg.Inference.Engine} {
+		if engine == "native" {
+			if err := model.RequireOwn(engine); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // checkMemory states how much memory the roles of this process will take, and refuses roles that cannot fit in the machine's memory.

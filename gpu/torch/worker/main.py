@@ -80,7 +80,10 @@ class Worker:
         device = pick_device(self.hello)
         weir_ranks.meet(self.hello, device)
         if self.hello["role"] == "sampler":
-            from weir_sampler import Sampler as Part
+            if self.hello["shape"].get("transformers"):
+                from weir_family_sampler import FamilySampler as Part
+            else:
+                from weir_sampler import Sampler as Part
         else:
             from weir_training import Trainer as Part
         self.part = Part(self.hello, device, self.channel, self.progress)

@@ -17,8 +17,9 @@ class Cache:
     """Keys and values of every layer in rows of a pool, which are dealt out to sequences in pages. Sequences may have pages in common;
     who writes to a page has it alone."""
 
-    def __init__(self, shape, dtype, device):
-        self.shape, self.dtype, self.device = shape, dtype, device
+    def __init__(self, widths, dtype, device):
+        """widths are the shapes of a token's keys and values, of each layer."""
+        self.widths, self.dtype, self.device = widths, dtype, device
         self.keys, self.values = [], []
         self.size = 0
         self.free = []
@@ -28,10 +29,9 @@ class Cache:
     def grow(self, pages):
         """Adds pages to the pool."""
         more = max(pages + 1, self.size // PAGE, 16)
-        room = (more * PAGE, self.shape["kv_heads"], self.shape["head_dim"])
-        for pool in (self.keys, self.values):
-            for i in range(self.shape["layers"]):
-                fresh = torch.zeros(room, dtype=self.dtype, device=self.device)
+        for pool, which in ((self.keys, 0), (self.values, 1)):
+            for i, width in enumerate(self.widths):
+                fresh = torch.zeros(more * PAGE, *width[which], dtype=self.dtype, device=self.device)
                 if i < len(pool):
                     pool[i] = torch.cat([pool[i], fresh])
                 else:
@@ -183,7 +183,8 @@ class Sampler:
             self.policy = Policy(self.shape, self.dtype, plain, False, progress.tick, device=device, dtype=self.dtype)
         self.policy.requires_grad_(False)
         self.params = dict(self.policy.named_parameters())
-        self.cache = Cache(self.shape, self.dtype, device)
+        width = (self.shape["kv_heads"], self.shape["head_dim"])
+        self.cache = Cache([(width, width)] * self.shape["layers"], self.dtype, device)
         self.prepared = {}
 
     def describe(self):

@@ -10,6 +10,7 @@ import weir_attention
 import weir_folders
 import weir_head
 import weir_ranks
+from weir_family import Family
 from weir_model import Policy
 from weir_optimizer import Optimizer
 from weir_weights import Store
@@ -29,11 +30,11 @@ class Trainer:
         self.rank, self.world = hello["rank"], hello["world"]
         self.compute = weir_ranks.dtype_of(self.options["dtype"], device)
         self.stored = torch.float32 if self.options["masters"] else self.compute
-        self.name, attention, self.passed = weir_attention.choose(self.options["attention"], self.shape, self.compute, device)
         self.ways, self.ways_passed = weir_head.choose(self.options, self.shape, self.compute, device)
-        if self.options["compile"] == "auto":
-            self.options = dict(self.options, compile=weir_ranks.compiles(self.options, self.ways.name, self.world))
-        self.policy, self.sharded = weir_ranks.build(self._make(attention), self.options, self.world, self.compute, device)
+        if self.shape.get("transformers"):
+            self._take_family(device)
+        else:
+            self._take_own(device)
         # The model runs on copies of the weights where these are kept in another type than that of the products.
         self.store = Store(self.policy) if self.policy.copied else None
         if self.store is None:
@@ -49,6 +50,21 @@ class Trainer:
             device, next(iter(self.trained.values())).dtype, None if self.store is None else self.compute, self.ways.name == "fused"
         )
         self.kept = []
+
+    def _take_own(self, device):
+        """Makes Weir's own model."""
+        self.name, attention, self.passed = weir_attention.choose(self.options["attention"], self.shape, self.compute, device)
+        if self.options["compile"] == "auto":
+            self.options = dict(self.options, compile=weir_ranks.compiles(self.options, self.ways.name, self.world))
+        self.policy, self.sharded = weir_ranks.build(self._make(attention), self.options, self.world, self.compute, device)
+
+    def _take_family(self, device):
+        """Has Transformers make the model, whole on every rank."""
+        if self.stored != torch.float32:
+            raise ValueError("torch.masters: false: weights of a model of Transformers are kept in float32: set it to true")
+        self.options = dict(self.options, compile="never")
+        self.policy, self.sharded = Family(self.shape, self.options, self.compute, device, self.ways, self.progress.tick), False
+        self.name, self.passed = f"{self.policy.attention} of Transformers", []
 
     def _make(self, attention):
         def make(where, whole):
@@ -196,7 +212,7 @@ class Trainer:
     def step(self, header, bufs):
         self._let_go()
         shapes, store = header["shapes"], self.store
-        matrices = {k: len(v) == 2 for k, v in shapes.items()}
+        matrices = {k: len(v) >= 2 for k, v in shapes.items()}
         if store is None:
             grads, params, copies = self.gradients(), self.locals(self.trained), {}
         else:  # several ranks add up in float32
@@ -234,7 +250,7 @@ class Trainer:
                     to.zero_()
                     continue
                 share = (self.rank, self.world) if self._cut(name) else (0, 1)
-                to.copy_(files.read(stored, share, header["shapes"][name]))
+                to.copy_(files.read(stored, share, header["shapes"][name]).view_as(to))
             self.progress.tick()
         if moments:
             self.optimizer.steps = header["steps"]

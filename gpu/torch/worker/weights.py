@@ -25,9 +25,9 @@ class Store:
         policy.sums = self.sums
 
     def rows(self, x, name):
-        """A weight's rows of a tensor that lies as its leaf does."""
+        """A weight's rows of a tensor that lies as its leaf does; rows of all leading dimensions."""
         _, lo, hi = self.at[name]
-        return x[lo:hi]
+        return (x.view(-1, x.shape[-1]) if x.dim() > 2 else x)[lo:hi]
 
     def copies(self):
         """The leaves that are copies, by name."""
