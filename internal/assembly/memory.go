@@ -48,7 +48,7 @@ func modelConfig(cfg *config.Config, c *Course, weights bool) (gpu.Config, error
 // checkEngine refuses a model that only Transformers builds where an engine of the run is the one in Go.
 func checkEngine(cfg *config.Config, model gpu.Config) error {
 	for _, engine := range []string{cfg.Model.Engine, cfg.Inference.Engine} {
-		if engine == "native" {
+		if engine == config.EngineNative {
 			if err := model.RequireOwn(engine); err != nil {
 				return err
 			}
