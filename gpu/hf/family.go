@@ -180,13 +180,16 @@ func (o *object) refuseWindows(f family, layers int) {
 	on := o.readFlag("use_sliding_window")
 	size, given := o.lookUp("sliding_window")
 	if on {
-		o.addUnsupported("use_sliding_window is true: the engines attend to every token; choose a model that does, or set it to false if the model was trained so")
+		o.addUnsupported("use_sliding_window is true: the engines attend to every token; choose a model that does, " +
+			"or set it to false if the model was trained so")
 	}
 	if _, there := o.keys["sliding_window"]; f.windowed && !there {
-		o.addUnsupported("sliding_window is missing: a %s model has a window of 4096 tokens then; where it has none, the key is null", f.modelType)
+		o.addUnsupported("sliding_window is missing: a %s model has a window of 4096 tokens then; where it has none, the key is null",
+			f.modelType)
 	}
 	if given && f.windowed {
-		o.addUnsupported("sliding_window is %s: the engines attend to every token; choose a model whose sliding_window is null", shortValue(size))
+		o.addUnsupported("sliding_window is %s: the engines attend to every token; choose a model whose sliding_window is null",
+			shortValue(size))
 	} else if given && !f.sliding {
 		o.addFault("sliding_window is %s: a %s model has none", shortValue(size), f.modelType)
 	}

@@ -52,7 +52,8 @@ func decodeModule(b []byte, why error) (gpu.Config, error) {
 		NumLayers:    o.readAlias(1, mostLayers, "num_hidden_layers", "n_layer", "num_layers"),
 		NumHeads:     o.readAlias(1, mostSize, "num_attention_heads", "n_head", "num_heads"),
 		MaxPositions: o.readAlias(0, mostPositions, "max_position_embeddings", "n_positions", "max_seq_len"),
-		DType:        o.readDType(), RMSNormEps: o.readNumber("rms_norm_eps", 1e-6), RopeTheta: o.readTheta(), BOSToken: NoToken, EOSToken: NoToken,
+		DType:        o.readDType(), RMSNormEps: o.readNumber("rms_norm_eps", 1e-6), RopeTheta: o.readTheta(),
+		BOSToken: NoToken, EOSToken: NoToken,
 	}
 	c.NumKVHeads = o.readAlias(c.NumHeads, mostSize, "num_key_value_heads")
 	c.HeadDim = o.readAlias(max(1, c.HiddenSize/max(1, c.NumHeads)), mostSize, "head_dim")
@@ -127,7 +128,8 @@ func (o *object) boundPositions(most int) int {
 // tiesByDefault reports whether a family's head is the embeddings where config.json does not mention it.
 func (o *object) tiesByDefault(kind string) bool {
 	_, there := o.keys["tie_word_embeddings"]
-	return !there && (strings.HasPrefix(kind, "gemma") || strings.HasPrefix(kind, "cohere") || kind == "gpt2" || kind == "starcoder2" || kind == "smollm3")
+	return !there && (strings.HasPrefix(kind, "gemma") || strings.HasPrefix(kind, "cohere") ||
+		slices.Contains([]string{"gpt2", "starcoder2", "smollm3"}, kind))
 }
 
 // refuseModule refuses a model that is not trained through Transformers either.
@@ -140,7 +142,8 @@ func (o *object) refuseModule(c gpu.Config) {
 	}
 	if o.ownCode(); !o.read["auto_map"] {
 		if code, ok := o.lookUp("auto_map"); ok {
-			o.addFault("auto_map is %s: it names code in the folder, which is not run; take a model that Transformers itself has", shortValue(code))
+			o.addFault("auto_map is %s: it names code in the folder, which is not run; take a model that Transformers itself has",
+				shortValue(code))
 		}
 	}
 	if o.readFlag("is_encoder_decoder") {
@@ -155,7 +158,8 @@ func (o *object) refuseModule(c gpu.Config) {
 		o.addFault("quantization_config is there: quantised weights are not read; use the model in bfloat16")
 	}
 	for _, key := range slices.Sorted(maps.Keys(o.keys)) {
-		if v := o.keys[key]; (strings.Contains(key, "dropout") || strings.HasSuffix(key, "_pdrop")) && !isOff(bytes.TrimSpace(v)) && key != "classifier_dropout" {
+		drops := strings.Contains(key, "dropout") && key != "classifier_dropout" || strings.HasSuffix(key, "_pdrop")
+		if v := o.keys[key]; drops && !isOff(bytes.TrimSpace(v)) {
 			o.addFault("%s is %s: the engines drop nothing; set it to 0", key, shortValue(v))
 		}
 	}
@@ -198,9 +202,11 @@ func fitsModule(have, want *gpu.TransformersModel) error {
 	case have.SameModule(want):
 		return nil
 	case have == nil || want == nil:
-		return fmt.Errorf("%w: %s: one of the models is built by Transformers, the other is of a family of Weir's own", gpu.ErrMismatch, configName)
+		return fmt.Errorf("%w: %s: one of the models is built by Transformers, the other is of a family of Weir's own",
+			gpu.ErrMismatch, configName)
 	case bytes.Equal(have.ConfigJSON, want.ConfigJSON):
-		return fmt.Errorf("%w: the folder has %d tensors, or shapes, other than the %d of the model", gpu.ErrMismatch, len(have.Tensors), len(want.Tensors))
+		return fmt.Errorf("%w: the folder's %d tensors are not the %d of the model, or have other shapes",
+			gpu.ErrMismatch, len(have.Tensors), len(want.Tensors))
 	}
 	var a, b map[string]json.RawMessage
 	if err := errors.Join(json.Unmarshal(have.ConfigJSON, &a), json.Unmarshal(want.ConfigJSON, &b)); err != nil {
@@ -211,7 +217,8 @@ func fitsModule(have, want *gpu.TransformersModel) error {
 	maps.Copy(all, b)
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		if !bytes.Equal(a[key], b[key]) {
-			errs = append(errs, fmt.Errorf("%w: %s: %s is %s, the model's is %s", gpu.ErrMismatch, configName, key, shortValue(a[key]), shortValue(b[key])))
+			errs = append(errs, fmt.Errorf("%w: %s: %s is %s, the model's is %s",
+				gpu.ErrMismatch, configName, key, shortValue(a[key]), shortValue(b[key])))
 		}
 	}
 	return errors.Join(errs...)

@@ -1,6 +1,6 @@
 // Package torch is a gpu.Backend over a group of PyTorch processes, the ranks: the model, its gradient and its optimizer live
 // there, on GPUs or on the processor, and Go keeps the learning. One Python program, which the binary carries, runs in each; it
-// needs PyTorch and nothing else: no transformers, no torchrun, no pickle.
+// needs PyTorch and nothing else: no torchrun, no pickle, and Transformers for models alone that only Transformers builds.
 //
 // # Frames
 //

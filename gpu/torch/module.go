@@ -13,15 +13,15 @@ func (b Backend) checkModule(c gpu.Config) error {
 		return nil
 	}
 	var errs []error
-	refuse := func(no bool, format string, args ...any) {
+	refuse := func(no bool, key, why, then string) {
 		if no {
-			errs = append(errs, fmt.Errorf(format, args...))
+			errs = append(errs, fmt.Errorf("%s: Transformers builds the %s model, %s: %s", key, c.ModelType, why, then))
 		}
 	}
-	refuse(b.LoRA.Rank > 0, "model.lora: adapters are not trained beside a %s model, which Transformers builds: set model.lora.rank to 0", c.ModelType)
-	refuse(b.Config.Shard == "fsdp", "torch.shard: fsdp: a %s model, which Transformers builds, is not cut among ranks: set it to auto", c.ModelType)
-	refuse(b.Config.Compile == "always", "torch.compile: always: the blocks of a %s model, which Transformers builds, are not compiled: set it to auto", c.ModelType)
-	refuse(len(c.Transformers.Tensors) == 0, "the tensors of the %s model are not known: its folder has no weights", c.ModelType)
+	refuse(b.LoRA.Rank > 0, "model.lora", "and adapters are not trained beside it", "set model.lora.rank to 0")
+	refuse(b.Config.Shard == "fsdp", "torch.shard", "which is not cut among ranks", "set it to auto")
+	refuse(b.Config.Compile == "always", "torch.compile", "whose blocks are not compiled", "set it to auto")
+	refuse(len(c.Transformers.Tensors) == 0, "model.folder", "whose tensors are not known", "the folder has no weights")
 	return errors.Join(errs...)
 }
 

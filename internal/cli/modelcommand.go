@@ -50,7 +50,9 @@ A folder that is called export needs a path: ./export.`,
 		}
 		about, faults := describeModel(args[0], folder)
 		about.Machine = a.memory.Bytes
-		about.addMemory(backend, *tokens)
+		if cfg.Model.Engine != config.EngineNative || folder.Config.Transformers == nil {
+			about.addMemory(backend, *tokens)
+		}
 		if format.isJSON() {
 			if err := a.printJSON(about); err != nil {
 				return err
@@ -158,11 +160,19 @@ func (m *modelAbout) decoderDType() gpu.DType {
 	return gpu.Float32
 }
 
+// builtBy names the library that builds the model where that is not Weir.
+func (m *modelAbout) builtBy() string {
+	if m.config.Transformers == nil {
+		return ""
+	}
+	return " (built by Transformers, with model.engine torch)"
+}
+
 // printModel writes the answer for people.
 func (m *modelAbout) printModel(a *app) error {
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 	row := func(name, format string, args ...any) { fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
-	row("family", "%s, %s parameters", m.Family, shortCount(m.Parameters))
+	row("family", "%s%s, %s parameters", m.Family, m.builtBy(), shortCount(m.Parameters))
 	row("shape", "%d layers of %d, feed-forward %d, %d heads of %d over %d for keys and values", m.Layers, m.Hidden, m.Intermediate, m.Heads, m.HeadDim, m.KVHeads)
 	tied := "a head of its own"
 	if m.Tied {
@@ -173,7 +183,11 @@ func (m *modelAbout) printModel(a *app) error {
 	if m.RopeScaling != nil {
 		scaled = fmt.Sprintf(", slowed %g times beyond %d (llama3)", m.RopeScaling.Factor, m.RopeScaling.OriginalMaxPositions)
 	}
-	row("positions", "%d, rope_theta %g%s", m.MaxPositions, m.RopeTheta, scaled)
+	if m.config.Transformers == nil {
+		row("positions", "%d, rope_theta %g%s", m.MaxPositions, m.RopeTheta, scaled)
+	} else {
+		row("positions", "%d", m.MaxPositions)
+	}
 	var stored []string
 	for _, dtype := range sortedKeys(m.Numbers) {
 		stored = append(stored, fmt.Sprintf("%s numbers as %s", shortCount(m.Numbers[dtype]), dtype))
