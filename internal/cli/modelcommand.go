@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/gpu/hf"
+	"github.com/weir-rl/weir/internal/config"
 	"github.com/weir-rl/weir/internal/fault"
 )
 
