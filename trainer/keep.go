@@ -56,16 +56,20 @@ func (i *intake) KeepBatch(ctx context.Context, b *batch.Batch) error {
 	if i.keeper == nil || !i.keeper.required || b == nil {
 		return nil
 	}
-	highest := uint64(0)
-	for _, g := range b.Groups {
-		for _, m := range g.Members {
-			highest = max(highest, m.Sequence)
-		}
-		if g.Baseline != nil {
-			highest = max(highest, g.Baseline.Sequence)
+	highest, used := uint64(0), b.Deliveries()
+	for _, d := range used {
+		highest = max(highest, d.Sequence)
+	}
+	if err := i.keeper.keepUpTo(ctx, i.feed, highest); err != nil {
+		return err
+	}
+	for _, d := range used {
+		if i.keeper.archive.Lacks(d.Sequence) {
+			return fmt.Errorf("trainer.archive.required: message %d, trajectory %s, left the stream before it was kept, as by a purge by hand, or "+
+				"before trainer.archive.messages was set: start again, so that its prompt is issued again, or set it to false until it is used up", d.Sequence, d.Trajectory.ID)
 		}
 	}
-	return i.keeper.keepUpTo(ctx, i.feed, highest)
+	return nil
 }
 
 // keepUpTo keeps the messages up to a sequence. A message that cannot be written is an error only where the archive is required.

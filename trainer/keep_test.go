@@ -136,6 +136,37 @@ func TestInvariantARequiredArchiveIsKeptBeforeTheStep(t *testing.T) {
 	}
 }
 
+// A message that was purged by hand while the trainer had it was not kept: no step trains on it, and its prompt is issued again.
+func TestARequiredArchiveRefusesAMessageThatThePurgedStreamLacks(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t.TempDir())
+	cfg.Eta, cfg.Depth = 2, 2
+	cfg.Archive.Messages.Bytes, cfg.Archive.Required = 1<<30, true
+	w := newWorld(vocab)
+	store := &fullStore{Folder: messages.Folder{Dir: t.TempDir()}}
+	w.idle = true
+	purged := false
+	w.crash = func(point string) error {
+		if point == "before next" && len(w.messages) == 35 && !purged { // some of a batch have come
+			w.purged, purged = uint64(len(w.messages)), true
+		}
+		return nil
+	}
+	err := runKeeping(t, cfg, w, store, -1, nil)
+	require.ErrorContains(t, err, "left the stream before it was kept")
+	require.NoError(t, runKeeping(t, cfg, w, store, -1, nil))
+	records, err := checkpoint.ReadRecords(cfg.Checkpoint.Dir)
+	require.NoError(t, err)
+	kept := keptMessages(t, store)
+	for _, r := range records {
+		for _, g := range r.Groups {
+			for _, m := range g.Used() {
+				require.Contains(t, kept, m.Sequence, r.Step)
+			}
+		}
+	}
+}
+
 func TestAFullArchiveLetsTheRunGoOnAndIsCounted(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig(t.TempDir())

@@ -41,6 +41,8 @@ type Archive struct {
 	// segments are those of the store, in order; last is the sequence up to which messages are kept.
 	segments []listed
 	last     uint64
+	// gaps are the spans that the stream did not have any more when they were to be kept, since the archive was opened.
+	gaps []Span
 	// doubtful is whether a write has failed: the store may have the segment all the same.
 	doubtful bool
 }
@@ -101,13 +103,21 @@ func (a *Archive) Keep(ctx context.Context, from Source, upTo uint64) (lost uint
 		if span.Last == span.After { // nothing is left: the next segment begins with the gap, and counts it
 			return lost, nil
 		}
-		lost += span.After - a.last
+		if span.After > a.last {
+			lost += span.After - a.last
+			a.gaps = append(a.gaps, Span{a.last, span.After})
+		}
 		if err := a.addSegment(span, messages); err != nil {
 			return lost, fmt.Errorf("%w: messages %d to %d: %w", ErrNotWritten, span.After+1, span.Last, err)
 		}
 	}
 	a.tidySegments()
 	return lost, nil
+}
+
+// Lacks reports whether a message left the stream before it was kept, as far as Keep has found that out.
+func (a *Archive) Lacks(sequence uint64) bool {
+	return sequence > a.last || slices.ContainsFunc(a.gaps, func(s Span) bool { return s.After < sequence && sequence <= s.Last })
 }
 
 // addSegment writes a segment.
