@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -82,9 +83,7 @@ func New(cfg consumers.Config, kind Kind, o Options) *Pool {
 	}
 	switch {
 	case len(cfg.Servers) > 0:
-		for _, url := range cfg.Servers {
-			p.addServer(p.newFoundServer(url))
-		}
+		p.Set(cfg.Servers)
 	case cfg.Server.List == "":
 		devices := cfg.Server.Devices
 		for i := range cmp.Or(len(devices), cfg.Server.Count) {
@@ -117,10 +116,15 @@ func (p *Pool) addServer(s *server) {
 }
 
 // Set replaces the list of running servers: new servers are brought up beside the servers that serve, the calls of a server that is
-// gone go on at the others. It changes nothing about servers that the Pool has started. Any goroutine may call it.
+// gone go on at the others. It changes nothing about servers that the Pool has started. A URL with a slash at its end names the same server
+// without. Any goroutine may call it.
 func (p *Pool) Set(urls []string) {
 	p.setting.Lock()
 	defer p.setting.Unlock()
+	urls = slices.Clone(urls)
+	for i, url := range urls {
+		urls[i] = strings.TrimRight(url, "/")
+	}
 	p.mu.Lock()
 	var gone []*server
 	have := map[string]bool{}

@@ -36,3 +36,17 @@ func TestListsAtTheSameTimeTakeAServerInOnce(t *testing.T) {
 		require.Len(t, p.servers, len(urls))
 	}
 }
+
+// A server that is named with a slash at its end, and without, is one server: two keepers would load its weights against each other.
+func TestAServerIsTheSameWithASlash(t *testing.T) {
+	t.Parallel()
+	metrics, err := consumers.NewMetrics(nil)
+	require.NoError(t, err)
+	cfg := consumers.DefaultConfig()
+	cfg.Servers = []string{"http://a:8000", "http://a:8000/", "http://b"}
+	p := New(cfg, silentKind{}, Options{Metrics: metrics})
+	require.Len(t, p.servers, 2)
+	first := p.servers[0]
+	p.Set([]string{"http://a:8000/"})
+	require.Equal(t, []*server{first}, p.servers)
+}
