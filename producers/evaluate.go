@@ -30,6 +30,8 @@ type EvalConfig struct {
 	Samples int
 	// Limits of each rollout. MaxTurns 0 takes the tools away altogether.
 	Limits schemas.Limits
+	// TurnTokens bounds the sampled tokens of a turn, as trainer.sampling.max_tokens does in training; 0 leaves Limits alone to bound them.
+	TurnTokens int
 	// Concurrency is how many episodes run at once, >= 1.
 	Concurrency int
 	// Seed fixes the random numbers.
@@ -51,6 +53,7 @@ func (c EvalConfig) Validate() error {
 		check.Positive("samples", c.Samples),
 		check.Positive("concurrency", c.Concurrency),
 		check.NotNegative("temperature", c.Temperature),
+		check.NotNegative("turn_tokens", c.TurnTokens),
 		check.Positive("limits.max_tokens", c.Limits.MaxTokens),
 		check.NotNegative("limits.timeout", c.Limits.Timeout),
 		check.NotNegative("attempts", c.Attempts),
@@ -243,7 +246,8 @@ func (c EvalConfig) newTicket(prompt schemas.Prompt, cursor, sample int) *schema
 		Run: c.Run, ID: fmt.Sprintf("%s-%d", group, sample), Group: group, Cursor: uint64(cursor),
 		Sample: sample, GroupSize: c.Samples, Task: c.Task, Prompt: prompt,
 		Seed:     c.Seed + uint64(cursor*c.Samples+sample)*schemas.SeedStep,
-		Sampling: schemas.Sampling{Temperature: c.Temperature}, Limits: c.Limits, PolicyVersion: c.Version, MinVersion: c.Version,
+		Sampling: schemas.Sampling{Temperature: c.Temperature, MaxTokens: c.TurnTokens}, Limits: c.Limits,
+		PolicyVersion: c.Version, MinVersion: c.Version,
 	}
 }
 

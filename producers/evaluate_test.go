@@ -47,6 +47,23 @@ func reader(t *testing.T) policyFunc {
 	}
 }
 
+// A turn of a score is bounded as a turn in training.
+func TestAScoreBoundsATurn(t *testing.T) {
+	policy, longest := reader(t), 0
+	env := newEnvironment(t, policyFunc(func(ctx context.Context, r *schemas.GenerateRequest) (*generate.Result, error) {
+		longest = max(longest, r.MaxTokens)
+		return policy(ctx, r)
+	}))
+	cfg := evalConfig()
+	cfg.TurnTokens, cfg.Concurrency = 7, 1
+	_, err := producers.Evaluate(context.Background(), env, evalPrompts(), cfg)
+	require.NoError(t, err)
+	require.Equal(t, 7, longest)
+	cfg.TurnTokens = -1
+	_, err = producers.Evaluate(context.Background(), env, evalPrompts(), cfg)
+	require.ErrorContains(t, err, "turn_tokens")
+}
+
 func TestEvaluate(t *testing.T) {
 	env := newEnvironment(t, reader(t))
 	report, err := producers.Evaluate(context.Background(), env, evalPrompts(), evalConfig())

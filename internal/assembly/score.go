@@ -57,6 +57,7 @@ func (p *Sampler) scoreTask(ctx context.Context, cfg *config.Config, c *Course, 
 	}
 	r, err := producers.EvaluateBy(ctx, roll, sample, producers.EvalConfig{
 		Version: p.oldest, Run: cfg.Run.Name, Name: name, Task: t.Name, Temperature: q.Temperature, Samples: max(1, q.Repeat), Limits: limits,
+		TurnTokens:  cfg.Trainer.Sampling.MaxTokens,
 		Concurrency: cfg.Eval.Concurrency, Seed: ScoreSeed, Seen: q.Seen, Attempts: ScoreAttempts, RetryDelay: scoreRetryDelay, Reward: t.reward,
 	})
 	if p.producers != nil && r != nil {

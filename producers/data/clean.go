@@ -103,7 +103,7 @@ func (f Filter) Keep(examples []*Example, tokens func(string) int, left *Left) [
 		switch {
 		case n < f.MinChars:
 			count = &left.Short
-		case f.MaxChars > 0 && n > f.MaxChars, f.MaxTokens > 0 && tokens(e.promptKey()) > f.MaxTokens:
+		case f.MaxChars > 0 && n > f.MaxChars, f.MaxTokens > 0 && tokens(e.askedText()) > f.MaxTokens:
 			count = &left.Long
 		case match != nil && !match.MatchString(e.Text), reject != nil && reject.MatchString(e.Text):
 			count = &left.Unmatched

@@ -2,6 +2,7 @@ package data
 
 import (
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -95,4 +96,10 @@ func TestDescribe(t *testing.T) {
 	require.Equal(t, 1, d.Difficulties)
 	_, _, err = Mapping{}.Describe(t.Context(), []string{"nowhere"}, nil, nil)
 	require.Error(t, err)
+	// Of a conversation what its messages hold is measured, and not the JSON that they are kept in.
+	talk := write(t, "c.jsonl", `{"prompt": [{"role": "system", "content": "<a>"}, {"role": "user", "content": "four"}], "answer": "4"}`)
+	d, _, err = Mapping{}.Describe(t.Context(), []string{talk}, func(s string) int { return strings.Count(s, "<") }, nil)
+	require.NoError(t, err)
+	require.Equal(t, Lengths{8, 8, 8, 8}, d.Characters)
+	require.Equal(t, Lengths{1, 1, 1, 1}, *d.Tokens)
 }

@@ -103,9 +103,9 @@ func (m Mapping) Describe(ctx context.Context, files []string, tokens func(strin
 			}
 			file.Rows++
 			d.addRow(m, row, e)
-			characters = append(characters, utf8.RuneCountInString(e.promptKey()))
+			characters = append(characters, utf8.RuneCountInString(e.askedText()))
 			if tokens != nil {
-				measured = append(measured, tokens(e.promptKey()))
+				measured = append(measured, tokens(e.askedText()))
 			}
 			for how, seen := range map[string]map[string]bool{DedupeExact: exact, DedupeNormalized: normalized} {
 				key := e.Key(how)

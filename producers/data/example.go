@@ -382,3 +382,17 @@ func (e *Example) promptKey() string {
 	}
 	return e.Text
 }
+
+// askedText is the text by which lengths are measured: the question, or the contents of all messages of a conversation, a line each. The
+// marks that a chat template writes are not counted.
+func (e *Example) askedText() string {
+	var messages []struct{ Content string }
+	if text := e.Meta[tasks.MetaMessages]; text == "" || json.Unmarshal([]byte(text), &messages) != nil {
+		return e.Text
+	}
+	lines := make([]string, len(messages))
+	for i, m := range messages {
+		lines[i] = m.Content
+	}
+	return strings.Join(lines, "\n")
+}

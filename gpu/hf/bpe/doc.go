@@ -8,8 +8,9 @@
 //
 // Text goes through these stages: added tokens are cut out; the rest is brought to Unicode's NFC where the file asks for it; a
 // pattern splits it into pieces; the bytes of each piece are merged into tokens, the merge of the lowest rank first.
-// Decode(Encode(text)) is text, byte for byte, invalid UTF-8 included, but for what NFC changed and the spaces that an added token
-// with lstrip or rstrip takes in.
+// Decode(Encode(text)) is text, byte for byte, invalid UTF-8 included, but for what NFC changed, the spaces that an added token
+// with lstrip or rstrip takes in, and bytes for which the vocabulary has no token: bytes that text does without,
+// such as control characters, may be missing, and are then left out of the ids, as the library tokenizers leaves them out.
 //
 // The patterns of Qwen 2 to 3, of Llama 3 and of GPT-2 are split by hand; any other goes through a regular expression with
 // lookahead (regexp2), a tenth as fast. Letters, numbers and spaces are those of the Unicode version of Go's tables.

@@ -43,7 +43,7 @@ type AddedToken struct {
 type model struct {
 	Type                    string          `json:"type"`
 	Dropout                 *float64        `json:"dropout"`
-	UnkToken                *string         `json:"unk_token"` // of no meaning: each byte has a token
+	UnkToken                *string         `json:"unk_token"` // of no meaning where each byte has a token
 	ContinuingSubwordPrefix *string         `json:"continuing_subword_prefix"`
 	EndOfWordSuffix         *string         `json:"end_of_word_suffix"`
 	FuseUnk                 bool            `json:"fuse_unk"` // of no meaning

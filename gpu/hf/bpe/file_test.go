@@ -232,7 +232,7 @@ func FuzzParse(f *testing.F) {
 			require.False(t, tok.Added(id))
 		}
 		tok.Decode(tok.Wrap(tok.Encode(text)))
-		if !tok.normalize {
+		if !tok.normalize && !tok.vocab.lacking {
 			require.Equal(t, text, tok.Decode(tok.EncodeText(text)))
 		}
 	})

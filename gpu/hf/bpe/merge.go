@@ -40,6 +40,7 @@ func newMerges(of map[uint64]merge, single *[256]int32) *merges {
 		*m.findPlace(key) = entry{key, value}
 	}
 	for i := range m.ofBytes {
+		// Of a byte without a token there is no merge: no key has an id below 0.
 		m.ofBytes[i] = m.mergeOf(single[i>>8], single[i&0xff])
 	}
 	return m
@@ -63,6 +64,11 @@ const shortPiece = 128
 // encodePiece appends the tokens of a piece, which is not empty: the tokens of its bytes, merged in the order of rank, leftmost
 // first. barred are tokens that may not be made; nil bars none.
 func (v *vocabulary) encodePiece(dst []int32, piece string, barred []bool) []int32 {
+	if v.lacking {
+		if piece = v.withoutAbsent(piece); piece == "" {
+			return dst
+		}
+	}
 	if len(piece) > shortPiece {
 		return v.encodeLong(dst, piece, barred)
 	}

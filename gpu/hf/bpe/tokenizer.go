@@ -127,7 +127,7 @@ func (t *Tokenizer) addTokens(tokens []AddedToken) error {
 	}
 	t.markAddedTokens(tokens)
 	for b, id := range t.vocab.single {
-		if t.added[id] {
+		if id != absent && t.added[id] {
 			return fmt.Errorf("%q is the token of byte 0x%02x, which any text may hold", t.vocab.texts[id], b)
 		}
 	}

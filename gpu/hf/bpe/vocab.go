@@ -21,7 +21,8 @@ type vocabulary struct {
 	ids      map[string]int32 // by the token as the file spells it
 	texts    []string         // by id: the bytes that a token stands for
 	known    []bool           // by id
-	single   [256]int32       // the token of each byte
+	single   [256]int32       // the token of each byte; absent where there is none
+	lacking  bool             // some byte has no token
 	merges   *merges
 	whole    map[string]int32 // by the bytes; nil unless a piece that is a token is not merged
 }
@@ -35,13 +36,8 @@ func newVocabulary(m *model) (*vocabulary, error) {
 	if err := v.placeTokens(); err != nil {
 		return nil, fmt.Errorf("model.vocab: %w", err)
 	}
-	for b := range v.single {
-		token := v.alphabet.spellToken(string([]byte{byte(b)}))
-		id, ok := ids[token]
-		if !ok {
-			return nil, fmt.Errorf("model.vocab: no token %q for byte 0x%02x: the vocabulary is not one of bytes", token, b)
-		}
-		v.single[b] = id
+	if err := v.findSingles(m.UnkToken); err != nil {
+		return nil, fmt.Errorf("model.vocab: %w", err)
 	}
 	merges, err := v.parseMerges(m.Merges)
 	if err != nil {
@@ -57,6 +53,59 @@ func newVocabulary(m *model) (*vocabulary, error) {
 		}
 	}
 	return v, nil
+}
+
+// absent is the id of a byte that has no token.
+const absent = -1
+
+// findSingles finds the token of each byte. A vocabulary that was trained on text may lack a byte that its text did not hold, as SmolLM2's
+// does. The library tokenizers leaves such a byte out of the ids, unless a token for the unknown is named.
+func (v *vocabulary) findSingles(unknown *string) error {
+	for b := range v.single {
+		token := v.alphabet.spellToken(string([]byte{byte(b)}))
+		id, ok := v.ids[token]
+		switch {
+		case ok:
+			v.single[b] = id
+		case !isRareByte(byte(b)):
+			return fmt.Errorf("no token %q for byte 0x%02x: the vocabulary is not one of bytes", token, b)
+		case unknown != nil:
+			return fmt.Errorf("no token %q for byte 0x%02x, and model.unk_token is %q: want null, which leaves the byte out", token, b, *unknown)
+		default:
+			v.single[b], v.lacking = absent, true
+		}
+	}
+	return nil
+}
+
+// isRareByte reports whether text does without a byte: a control character but for tab, line feed and carriage return, or a byte that is in
+// no character of Unicode's assigned planes.
+func isRareByte(b byte) bool {
+	switch {
+	case b < 0x20:
+		return b != '\t' && b != '\n' && b != '\r'
+	case b == 0x7f, b == 0xc0, b == 0xc1, b == 0xf1, b == 0xf2:
+		return true
+	}
+	return b >= 0xf5
+}
+
+// withoutAbsent is a piece without the bytes that have no token.
+func (v *vocabulary) withoutAbsent(piece string) string {
+	isAbsentAt := func(i int) bool { return v.single[piece[i]] == absent }
+	for i := range len(piece) {
+		if !isAbsentAt(i) {
+			continue
+		}
+		rest := []byte(piece[:i])
+		for k := i; k < len(piece); k++ {
+			if !isAbsentAt(k) {
+				rest = append(rest, piece[k])
+			}
+		}
+		return string(rest)
+	}
+	return piece
 }
 
 // placeTokens fills the tables by id.
