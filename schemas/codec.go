@@ -29,6 +29,7 @@ func (*GenerateChunk) messageKind() Kind   { return KindGenerateChunk }
 func (*ToolRequest) messageKind() Kind     { return KindToolRequest }
 func (*ToolReply) messageKind() Kind       { return KindToolReply }
 func (*Evaluation) messageKind() Kind      { return KindEvaluation }
+func (*JournalRecord) messageKind() Kind   { return KindJournalRecord }
 
 func (*GroupClosed) wireSize() int       { return 1 << 8 }
 func (m *Manifest) wireSize() int        { return 512 + 256*len(m.AllShards()) + len(m.Config) }
@@ -88,6 +89,8 @@ func asMessage(v any) (message, error) {
 	case ToolReply:
 		return &v, nil
 	case Evaluation:
+		return &v, nil
+	case JournalRecord:
 		return &v, nil
 	default:
 		return nil, fmt.Errorf("%w: %T is no message", ErrKind, v)
@@ -227,7 +230,7 @@ func (c *coder) readHeader() (kind Kind, version, n int, err error) {
 func lookUpKind(name []byte) (Kind, bool) {
 	for _, kind := range [...]Kind{
 		KindTrajectory, KindGenerateChunk, KindGenerateRequest, KindTicket, KindGroupClosed,
-		KindManifest, KindControl, KindEvent, KindToolRequest, KindToolReply, KindEvaluation,
+		KindManifest, KindControl, KindEvent, KindToolRequest, KindToolReply, KindEvaluation, KindJournalRecord,
 	} {
 		if string(name) == string(kind) {
 			return kind, true

@@ -31,6 +31,7 @@ func kinds() map[Kind]func() message {
 		KindToolRequest:     func() message { return new(ToolRequest) },
 		KindToolReply:       func() message { return new(ToolReply) },
 		KindEvaluation:      func() message { return new(Evaluation) },
+		KindJournalRecord:   func() message { return new(JournalRecord) },
 	}
 }
 

@@ -63,3 +63,4 @@ func FuzzGenerateChunk(f *testing.F)   { fuzzDecoder[GenerateChunk](f) }
 func FuzzToolRequest(f *testing.F)     { fuzzDecoder[ToolRequest](f) }
 func FuzzToolReply(f *testing.F)       { fuzzDecoder[ToolReply](f) }
 func FuzzEvaluation(f *testing.F)      { fuzzDecoder[Evaluation](f) }
+func FuzzJournalRecord(f *testing.F)   { fuzzDecoder[JournalRecord](f) }

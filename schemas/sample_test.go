@@ -1,6 +1,9 @@
 package schemas
 
-import "time"
+import (
+	"bytes"
+	"time"
+)
 
 // The samples have every field set, optional ones too; the golden bytes are theirs.
 
@@ -135,11 +138,31 @@ func sampleEvaluation() *Evaluation {
 	}
 }
 
+func sampleJournalRecord() *JournalRecord {
+	key := func(b byte) Bytes { return bytes.Repeat([]byte{b}, JournalKeyBytes) }
+	return &JournalRecord{
+		Run: "run-1", Ticket: "g7-0-2", Basis: key(1), Producer: "producer-a", Delivery: 2, Number: 3, Elapsed: 4 * time.Second, Ended: true,
+		Contexts: []JournalContext{{Number: 1, Key: key(2)}},
+		Samples: []JournalSample{
+			{Key: key(3), Tokens: Int32s{5, 6, 70_000}, Logprobs: Float32s{-0.5, -0.25, 0}, Versions: Runs{12, 12, 13}, Stop: GenerateStopToken},
+			{Key: key(4), Tokens: Int32s{7}, Logprobs: Float32s{-1}, Versions: Runs{13}},
+		},
+		Calls: []JournalCall{
+			{Context: 1, Place: 2, Index: 5, Key: key(5), State: JournalStarted},
+			{
+				Context: 1, Place: 2, Index: 5, Key: key(5), State: JournalAnswered, Duration: time.Second, Error: "timed out", Failed: true,
+				Observation: &ToolObservation{Text: "error: timed out", Reward: 0.5, Rewarded: true},
+			},
+		},
+	}
+}
+
 func samples() map[Kind]message {
 	return map[Kind]message{
 		KindTicket: sampleTicket(), KindTrajectory: sampleTrajectory(), KindGroupClosed: sampleGroupClosed(),
 		KindManifest: sampleManifest(), KindControl: sampleControl(), KindEvent: sampleEvent(),
 		KindGenerateRequest: sampleGenerateRequest(), KindGenerateChunk: sampleGenerateChunk(),
 		KindToolRequest: sampleToolRequest(), KindToolReply: sampleToolReply(), KindEvaluation: sampleEvaluation(),
+		KindJournalRecord: sampleJournalRecord(),
 	}
 }

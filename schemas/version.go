@@ -20,6 +20,7 @@ const (
 	KindToolRequest     Kind = "tool_request"
 	KindToolReply       Kind = "tool_reply"
 	KindEvaluation      Kind = "evaluation"
+	KindJournalRecord   Kind = "journal_record"
 )
 
 // NoVersion marks a token that no policy sampled: prompt and tool tokens.

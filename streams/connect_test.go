@@ -45,7 +45,7 @@ func TestOpenNeedsRoomOnTheBroker(t *testing.T) {
 	c := streamtest.Connect(t, streams.ConnectConfig{Broker: streamtest.StartIn(t, config)})
 	_, err := c.Open(t.Context(), "test", streams.DefaultTopology())
 	// Newcomer's friction N15: the keys are whole, and the room that is wanted is named.
-	require.ErrorContains(t, err, "lower streams.max_trajectory_bytes, streams.rejected_max_bytes and streams.events_max_bytes")
+	require.ErrorContains(t, err, "lower streams.max_trajectory_bytes, streams.rejected_max_bytes, streams.events_max_bytes and streams.journal_max_bytes")
 	require.ErrorContains(t, err, "(broker.max_store_bytes)")
 	require.ErrorContains(t, err, " MB aside: ")
 }

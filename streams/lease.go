@@ -71,6 +71,22 @@ func (l *Lease) Release(ctx context.Context, delay time.Duration) error {
 	return l.Return(ctx, delay)
 }
 
+// Deliveries counts the deliveries of the ticket by the broker, this delivery and released deliveries included.
+func (l *Lease) Deliveries() int { return l.sent }
+
+// Forgive has the deliveries before this one not be counted: the ticket has not failed, for its journal shows that the episode went on at
+// its producers.
+func (l *Lease) Forgive(ctx context.Context) error {
+	if err := l.checkOpen(); err != nil || l.Delivery <= 1 {
+		return err
+	}
+	if err := l.source.run.storeReleased(ctx, l.from.subject, l.sent-1); err != nil {
+		return fmt.Errorf("forgive the deliveries of %s: %w", l.Ticket.ID, err)
+	}
+	l.Delivery = 1
+	return nil
+}
+
 func (l *Lease) checkOpen() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

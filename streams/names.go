@@ -59,6 +59,7 @@ func workerName(kind, host string, process int) string {
 type names struct {
 	run                                     string
 	tickets, trajectories, rejected, events string // streams
+	journal                                 string // a stream, which older runs lack
 	weights, control, shards, released      string // buckets
 }
 
@@ -81,6 +82,7 @@ func namesOfRun(run string) names {
 		trajectories: stream("TRAJECTORIES"),
 		rejected:     stream("REJECTED"),
 		events:       stream("EVENTS"),
+		journal:      stream("JOURNAL"),
 		weights:      stream("WEIGHTS"),
 		control:      stream("CONTROL"),
 		shards:       stream("SHARDS"),
@@ -111,6 +113,12 @@ func (n names) trajectorySubjects() string { return n.subjectPrefix() + "traject
 func (n names) rejectedSubject(reason string) string { return n.subjectPrefix() + "rejected." + reason }
 func (n names) rejectedSubjects() string             { return n.subjectPrefix() + "rejected.*" }
 func (n names) eventSubject() string                 { return n.subjectPrefix() + "events" }
+
+// journalSubject has the records of a ticket.
+func (n names) journalSubject(group string, sample int) string {
+	return n.subjectPrefix() + "journal." + group + "." + strconv.Itoa(sample)
+}
+func (n names) journalSubjects() string { return n.subjectPrefix() + "journal.*.*" }
 
 // storedSubject is the subject of the broker's notices that it has stored a message, without the data: "events", or a bucket and a key.
 func (n names) storedSubject(what string) string { return n.subjectPrefix() + "stored." + what }

@@ -175,7 +175,10 @@ func (p *Permissions) allowRole(role Role, n names) {
 			n.trajectorySubjects(), n.rejectedSubjects(), n.eventSubject(),
 			// To count the tickets that are given back unworked.
 			"$JS.API.DIRECT.GET.KV_"+n.released+".>", "$KV."+n.released+".>",
+			// The journals of all tickets: keys cannot tell which tickets a producer holds.
+			n.journalSubjects(),
 		)
+		p.allowRead(n.journal)
 		p.allowCalls(n)
 		p.Replies = append(p.Replies, ReplyPrefix+">")
 		p.Subscribe = append(p.Subscribe, n.evaluationsSubject(), n.evaluationsSubjects())

@@ -29,6 +29,7 @@ const (
 	codeStoreFailed       = seam.CodeStoreFailed // full, or the disk is
 	codeNoStorage         = 10047                // the broker cannot set the bytes of a new stream aside
 	codeNoSequence        = 10043                // a message to delete is gone
+	codeInvalidConfig     = 10052                // a stream cannot be changed so
 	codeBatchDuplicate    = 10201                // the message id of a batch is stored already
 	codeBatchIncomplete   = 10176                // the batch was cut off
 	codeDuplicateInFlight = 10158                // the same message id is being stored

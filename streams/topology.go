@@ -37,6 +37,10 @@ type Topology struct {
 	RejectedMaxBytes int64         `koanf:"rejected_max_bytes"`
 	EventsMaxAge     time.Duration `koanf:"events_max_age"`
 	EventsMaxBytes   int64         `koanf:"events_max_bytes"`
+	// JournalMaxBytes bounds JOURNAL, where producers keep what their running episodes have done: about 12 bytes for each sampled token, and
+	// the tools' texts. Beyond it the oldest records go, and an episode that they belong to begins again where its producer dies. The broker
+	// sets these bytes aside, too. 0 keeps none.
+	JournalMaxBytes int64 `koanf:"journal_max_bytes"`
 	// ShardsMaxBytes bounds the bytes of weights that the broker keeps, and sets aside: room for weights_keep versions, another
 	// version, and the bases of deltas. 0 leaves the bound to the broker's whole store (max_store_bytes). A version that does not
 	// fit ends the trainer, with an error that names this key.
@@ -60,6 +64,7 @@ func DefaultTopology() Topology {
 		RejectedMaxBytes:   256 << 20,
 		EventsMaxAge:       7 * 24 * time.Hour,
 		EventsMaxBytes:     64 << 20,
+		JournalMaxBytes:    128 << 20,
 		WeightsKeep:        4,
 		Replicas:           1,
 	}
@@ -74,6 +79,7 @@ func (t Topology) Validate() error {
 		check.Positive("max_deliver", t.MaxDeliver),
 		check.Positive("rejected_max_bytes", t.RejectedMaxBytes),
 		check.NotNegative("events_max_bytes", t.EventsMaxBytes), // a topology that was stored before there was a bound has 0
+		check.NotNegative("journal_max_bytes", t.JournalMaxBytes),
 		check.NotNegative("shards_max_bytes", t.ShardsMaxBytes),
 		check.Positive("weights_keep", t.WeightsKeep),
 		check.AtLeast("lease", t.Lease, 100*time.Millisecond),
@@ -190,7 +196,7 @@ func (c *Conn) Open(ctx context.Context, run string, topology Topology) (*Run, e
 			return nil, err
 		}
 	}
-	if err := r.openRest(ctx); err != nil {
+	if err := errors.Join(r.openRest(ctx), r.openJournal(ctx)); err != nil {
 		return nil, err
 	}
 	if err := r.openStream(ctx, streams[last]); err != nil {
@@ -205,7 +211,7 @@ func (r *Run) openStream(ctx context.Context, want jetstream.StreamConfig) error
 		err := r.conn.openStream(ctx, want)
 		if seam.HasCode(err, codeNoStorage) {
 			return fmt.Errorf("the broker has no room for stream %s, which sets %d MB aside: "+
-				"lower streams.max_trajectory_bytes, streams.rejected_max_bytes and streams.events_max_bytes, remove old runs, or give the broker more disk (broker.max_store_bytes): %w",
+				"lower streams.max_trajectory_bytes, streams.rejected_max_bytes, streams.events_max_bytes and streams.journal_max_bytes, remove old runs, or give the broker more disk (broker.max_store_bytes): %w",
 				want.Name, max(1, want.MaxBytes>>20), err)
 		}
 		return err

@@ -87,7 +87,7 @@ func attempts() (all []attempt) {
 	const inbox = "mine"
 	add := func(subject, body string) { all = append(all, attempt{subject: subject, reply: inbox, body: body}) }
 	streamsOf := []string{
-		"WEIR_test_TICKETS", "WEIR_test_TRAJECTORIES", "WEIR_test_REJECTED", "WEIR_test_EVENTS", "KV_WEIR_test_WEIGHTS",
+		"WEIR_test_TICKETS", "WEIR_test_TRAJECTORIES", "WEIR_test_REJECTED", "WEIR_test_EVENTS", "WEIR_test_JOURNAL", "KV_WEIR_test_WEIGHTS",
 		"KV_WEIR_test_CONTROL", "OBJ_WEIR_test_SHARDS", "WEIR_other_TICKETS", "WEIR_other_EVENTS",
 	}
 	for _, api := range []string{"$JS.API.", "_WEIR.API."} {

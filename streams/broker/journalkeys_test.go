@@ -1,0 +1,38 @@
+package broker_test
+
+import (
+	"bytes"
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/streamtest"
+)
+
+// Producers alone read and write the journals of tickets. Keys cannot tell which tickets a producer holds.
+func TestTheJournalIsTheProducersOwn(t *testing.T) {
+	l := lockedBroker(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	ticket := streamtest.Ticket(1, 0)
+	record := &schemas.JournalRecord{
+		Run: "test", Ticket: ticket.ID, Basis: bytes.Repeat([]byte{1}, schemas.JournalKeyBytes), Producer: "p", Delivery: 1,
+	}
+	producer := l.as(t, streams.RoleProducer)
+	require.NoError(t, producer.Journal(ticket).Append(ctx, record))
+	taker := producer.Journal(ticket)
+	records, _, err := taker.Read(ctx)
+	require.NoError(t, err)
+	require.Equal(t, []*schemas.JournalRecord{record}, records)
+	require.NoError(t, taker.Replace(ctx, record))
+	for _, role := range []streams.Role{streams.RoleTrainer, streams.RoleInference, streams.RoleTools, streams.RoleViewer} {
+		r := l.as(t, role)
+		require.ErrorIs(t, r.Journal(ticket).Append(ctx, record), streams.ErrDenied, role)
+		_, _, err := r.Journal(ticket).Read(ctx)
+		require.ErrorIs(t, err, streams.ErrDenied, role)
+	}
+}

@@ -1,0 +1,216 @@
+package streams
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams/internal/seam"
+)
+
+// What an episode does is kept in JOURNAL under the subject of its ticket, so that another producer can go on with it. Each record is
+// written on the condition that the record before it is the newest of the subject: two producers with a ticket cannot both write.
+
+const (
+	// journalAge is how long records are kept of a ticket that nobody takes again.
+	journalAge = 24 * time.Hour
+	// journalEnded is how long the end of a journal is kept, which refuses the records of a producer that comes late.
+	journalEnded = 10 * time.Minute
+	// journalRecords bounds the records of a ticket, and maxRecord the bytes of a record.
+	journalRecords = 1 << 14
+	maxRecord      = 900 << 10
+)
+
+var (
+	// ErrOvertaken is returned when another producer has written to the journal of a ticket: its record comes as an [OvertakenError].
+	ErrOvertaken = errors.New("another producer has written to the journal")
+	// ErrJournalLost is returned when the broker has lost records that it had confirmed, or has no journal.
+	ErrJournalLost = errors.New("the broker has lost the journal")
+)
+
+// OvertakenError has the record that stands where another was to be written. It is an [ErrOvertaken].
+type OvertakenError struct {
+	// Newest is the newest record of the ticket; nil where it cannot be read.
+	Newest *schemas.JournalRecord
+}
+
+func (e *OvertakenError) Error() string {
+	if e.Newest == nil {
+		return ErrOvertaken.Error()
+	}
+	return fmt.Sprintf("%s: %s, at delivery %d", ErrOvertaken, e.Newest.Producer, e.Newest.Delivery)
+}
+
+// Is says that it is an [ErrOvertaken].
+func (e *OvertakenError) Is(target error) bool { return target == ErrOvertaken }
+
+// Journal is the journal of a ticket. It is used by a single goroutine at a time.
+//
+// Invariant: of two producers that write to the journal of a ticket, one is refused at its next record.
+type Journal struct {
+	run     *Run
+	subject string
+	last    uint64 // the sequence of the newest record that this side has written or read; 0 is none
+}
+
+// Journal is the journal of a ticket, which nobody has written to as far as this side knows: see [Journal.Read].
+func (r *Run) Journal(ticket *schemas.Ticket) *Journal {
+	return &Journal{run: r, subject: r.names.journalSubject(ticket.Group, ticket.Sample)}
+}
+
+// journalConfig is the configuration of the stream.
+func (t Topology) journalConfig(n names) jetstream.StreamConfig {
+	c := jetstream.StreamConfig{
+		Name: n.journal, Description: "what the running episodes of run " + n.run + " have done", Subjects: []string{n.journalSubjects()},
+		// The oldest go, and not the newest: an end must always find room.
+		Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardOld,
+		Storage: jetstream.FileStorage, Replicas: t.Replicas,
+		MaxMsgs: -1, MaxBytes: t.JournalMaxBytes, MaxMsgsPerSubject: journalRecords, MaxMsgSize: maxRecord + 4<<10, MaxConsumers: -1,
+		MaxAge: journalAge, Duplicates: time.Minute, AllowDirect: true, AllowRollup: true, AllowMsgTTL: true,
+	}
+	if t.Replicas == 1 {
+		c.PersistMode = jetstream.AsyncPersistMode // a record is not worth a sync of the disk
+	}
+	return c
+}
+
+// openJournal makes the stream of the journal. A stream of another shape is made anew: episodes whose producers die begin again until then.
+func (r *Run) openJournal(ctx context.Context) error {
+	if r.topology.JournalMaxBytes == 0 {
+		return nil
+	}
+	want := r.topology.journalConfig(r.names)
+	err := r.openStream(ctx, want)
+	if !errors.Is(err, ErrIncompatible) && !seam.HasCode(err, codeInvalidConfig) {
+		return err
+	}
+	r.log.Warn("the journal is made anew: running episodes whose producers die begin again", "err", err)
+	if err := r.callBroker(ctx, "remove stream "+want.Name, want.Name, func(ctx context.Context) error {
+		return r.js.DeleteStream(ctx, want.Name)
+	}); err != nil {
+		return err
+	}
+	return r.openStream(ctx, want)
+}
+
+// Read returns the records of the journal, oldest first; none where there is no journal. Records that this build cannot read fail with the
+// errors of [schemas.Unmarshal] or Validate; the next record may then be written by Replace.
+func (j *Journal) Read(ctx context.Context) (records []*schemas.JournalRecord, stored time.Time, err error) {
+	if j.run.topology.JournalMaxBytes == 0 {
+		return nil, time.Time{}, errNoJournal
+	}
+	var unreadable error
+	from := uint64(1)
+	for more := true; more; {
+		from, more, err = j.run.readMessages(ctx, j.run.names.journal, j.subject, from, seam.Window{Messages: 256, Bytes: 8 << 20}, func(m seam.Message) error {
+			j.last, stored = m.Sequence, m.At
+			record, err := readRecord(m.Data, j.run.run)
+			if err != nil {
+				unreadable = errors.Join(unreadable, fmt.Errorf("record %d: %w", m.Sequence, err))
+				return nil
+			}
+			records = append(records, record)
+			return nil
+		})
+		if err != nil {
+			return nil, stored, err
+		}
+	}
+	return records, stored, unreadable
+}
+
+// readRecord decodes a record of a run.
+func readRecord(data []byte, run string) (*schemas.JournalRecord, error) {
+	record := new(schemas.JournalRecord)
+	if err := schemas.Unmarshal(data, record); err != nil {
+		return nil, err
+	}
+	if record.Run != run {
+		return nil, fmt.Errorf("%w: a record of run %q in run %q", schemas.ErrInvalid, record.Run, run)
+	}
+	return record, record.Validate()
+}
+
+// Append writes the next record. It fails with [ErrOvertaken], [ErrJournalLost] or [ErrTooLarge], and waits for a broker that
+// is away. Where the run's journal is full, the oldest records of the run go: a journal that lacks its first record is of no use.
+func (j *Journal) Append(ctx context.Context, record *schemas.JournalRecord) error {
+	return j.writeRecord(ctx, record, nats.Header{})
+}
+
+// Replace writes a record in the place of all others of the ticket. One with Ended is forgotten after a while.
+func (j *Journal) Replace(ctx context.Context, record *schemas.JournalRecord) error {
+	header := nats.Header{jetstream.MsgRollup: {jetstream.MsgRollupSubject}}
+	if record.Ended {
+		header.Set(jetstream.MsgTTLHeader, journalEnded.String())
+	}
+	return j.writeRecord(ctx, record, header)
+}
+
+// Written is whether the broker holds a record of the ticket, as far as this side knows.
+func (j *Journal) Written() bool { return j.last != 0 }
+
+func (j *Journal) writeRecord(ctx context.Context, record *schemas.JournalRecord, header nats.Header) error {
+	data, err := schemas.Marshal(record)
+	if err != nil {
+		return fmt.Errorf("write to the journal of %s: %w", record.Ticket, err)
+	}
+	if len(data) > maxRecord {
+		return fmt.Errorf("%w: a record of the journal of %s has %d bytes, at most %d", ErrTooLarge, record.Ticket, len(data), maxRecord)
+	}
+	if j.run.topology.JournalMaxBytes == 0 {
+		return errNoJournal
+	}
+	name := j.run.names.journal
+	err = j.run.callBroker(ctx, "write to the journal of "+record.Ticket, j.subject, func(ctx context.Context) error {
+		ack, err := j.run.js.PublishMsg(ctx, &nats.Msg{Subject: j.subject, Header: copyHeader(header), Data: data},
+			jetstream.WithExpectLastSequencePerSubject(j.last), jetstream.WithExpectStream(name), jetstream.WithRetryAttempts(0))
+		switch {
+		case err == nil:
+			j.last = ack.Sequence
+			return nil
+		case seam.HasCode(err, int(jetstream.JSErrCodeStreamWrongLastSequence)), seam.HasCode(err, int(jetstream.JSErrCodeStreamWrongLastSequenceConstant)):
+			return j.explainRefusal(ctx, data)
+		case errors.Is(err, jetstream.ErrNoStreamResponse):
+			if _, lookup := j.run.js.Stream(ctx, name); errors.Is(lookup, jetstream.ErrStreamNotFound) {
+				return errNoJournal
+			}
+		}
+		return err
+	})
+	return err
+}
+
+var errNoJournal = fmt.Errorf("%w: there is none", ErrJournalLost)
+
+// explainRefusal says why a record is not the next. An attempt that was carried out, and whose answer was lost, is no failure.
+func (j *Journal) explainRefusal(ctx context.Context, data []byte) error {
+	stream, err := j.run.js.Stream(ctx, j.run.names.journal)
+	if err != nil {
+		return err
+	}
+	m, err := stream.GetLastMsgForSubject(ctx, j.subject)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return ErrJournalLost
+	}
+	if err != nil {
+		return err
+	}
+	if string(m.Data) == string(data) {
+		j.last = m.Sequence
+		return nil
+	}
+	if m.Sequence < j.last {
+		return ErrJournalLost // its tail: the broker came back with an older store
+	}
+	newest, err := readRecord(m.Data, j.run.run)
+	if err != nil {
+		newest = nil
+	}
+	j.last = m.Sequence
+	return &OvertakenError{Newest: newest}
+}
