@@ -39,7 +39,7 @@ func (c *Context) Calls(ctx context.Context, calls []ToolCall) ([]Observation, e
 		e.mu.Unlock()
 		return nil, err
 	}
-	index := e.calls
+	index, place := e.calls+e.journal.callsLeft(), c.calls
 	left, most := c.callsLeft()
 	allowed := min(len(calls), left)
 	if allowed <= 0 {
@@ -54,7 +54,7 @@ func (c *Context) Calls(ctx context.Context, calls []ToolCall) ([]Observation, e
 	for i, call := range calls[:allowed] {
 		one := func() {
 			broke[i] = guardPart(fmt.Sprintf("call of tool %q", call.Name), func() error {
-				results[i] = c.makeCall(ctx, call, index+i)
+				results[i] = c.makeCall(ctx, call, callPlace{c.number, place + i}, index+i)
 				return nil
 			})
 		}
@@ -96,10 +96,32 @@ type result struct {
 	own  bool // the tool is the agent's
 }
 
-// makeCall makes a call of a tool.
-func (c *Context) makeCall(ctx context.Context, call ToolCall, index int) result {
+// makeCall makes a call of a tool, or takes its answer from the journal. The agent's own tools are part of its moves, and not in the journal.
+func (c *Context) makeCall(ctx context.Context, call ToolCall, at callPlace, index int) result {
 	e := c.e
 	tool, own := c.findTool(call.Name)
+	var recorded *recordedCall
+	if e.journal != nil && tool != nil && !own {
+		var given *result
+		if recorded, given = e.journal.beginCall(ctx, tool, call, at, index); given != nil {
+			given.at = time.Now()
+			given.call.Tool, given.call.Arguments = schemas.CallText(call.Name), schemas.CallText(call.Arguments)
+			c.watchedCall(call, recorded.entry.Index)
+			c.notifyMove(Move{Kind: MoveObservation, Text: given.said.Text, Tool: given.call.Tool, Call: recorded.entry.Index, Took: given.call.Duration, Failed: given.call.Failed}, nil)
+			return *given
+		}
+		index = recorded.entry.Index
+	}
+	r := c.makeFreshCall(ctx, tool, own, call, index)
+	if recorded != nil {
+		r = recorded.endCall(ctx, r)
+	}
+	return r
+}
+
+// makeFreshCall makes a call of a tool.
+func (c *Context) makeFreshCall(ctx context.Context, tool Tool, own bool, call ToolCall, index int) result {
+	e := c.e
 	c.watchedCall(call, index)
 	start := time.Now()
 	returned := e.activity.beginCall(PartTool, schemas.CallText(call.Name))

@@ -27,13 +27,15 @@ type Config struct {
 	Grace time.Duration `koanf:"grace"`
 	// Settle is how long, after the grace, the giving back of tickets may take, > 0.
 	Settle time.Duration `koanf:"settle"`
+	// Journal has the journals of episodes.
+	Journal JournalConfig `koanf:"journal"`
 }
 
 // DefaultConfig is 64 episodes and 8 evaluation tickets at once, three tries, and 10 s to stop.
 func DefaultConfig() Config {
 	return Config{
 		Name: "producer", Concurrency: 256, Evaluations: 8, MaxDeliver: 3, RetryDelay: time.Second, MaxRetryDelay: 30 * time.Second,
-		Grace: 10 * time.Second, Settle: 5 * time.Second,
+		Grace: 10 * time.Second, Settle: 5 * time.Second, Journal: DefaultJournalConfig(),
 	}
 }
 
@@ -48,6 +50,7 @@ func (c Config) Validate() error {
 		check.That(c.MaxRetryDelay >= c.RetryDelay, "max_retry_delay", "%s: must not be below retry_delay, %s", c.MaxRetryDelay, c.RetryDelay),
 		check.NotNegative("grace", c.Grace),
 		check.Positive("settle", c.Settle),
+		check.Section("journal", c.Journal.Validate()),
 	)
 }
 

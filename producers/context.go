@@ -293,7 +293,7 @@ func (c *Context) samplePiece(ctx context.Context, stop []int32, most int, last 
 	start := time.Now()
 	given := g != nil
 	if !given {
-		g, err = e.env.Policy.Generate(ctx, request)
+		g, given, err = e.askPolicy(ctx, request, c.agent)
 	}
 
 	e.mu.Lock()

@@ -28,6 +28,7 @@ type Episode struct {
 	first    *Context     // nil before the first segment
 	sessions []SessionTool
 	fork     *fork // nil where the ticket asks for none
+	journal  *journal
 	// stops are the stop tokens of stop texts.
 	stops *stopTokens
 	// activity is what its agent does.

@@ -28,6 +28,7 @@ type Metrics struct {
 	forks           *prometheus.CounterVec
 	notClosed       *prometheus.CounterVec
 	left            *prometheus.GaugeVec
+	journal         journalMetrics
 }
 
 // NewMetrics makes the collectors and registers them; a nil Registerer registers none. It fails where they are registered
@@ -87,14 +88,15 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 		left: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "weir_producer_tool_calls_abandoned", Help: "Calls of tools that still run though their time is over and nobody waits for them, by tool.",
 		}, []string{"tool"}),
+		journal: newJournalMetrics(),
 	}
 	if registerer == nil {
 		return m, nil
 	}
-	for _, c := range []prometheus.Collector{
+	for _, c := range append([]prometheus.Collector{
 		m.episodes, m.dropped, m.running, m.tokens, m.reward, m.episodeSeconds, m.generateSeconds, m.toolSeconds, m.publishSeconds, m.anew,
 		m.late, m.overdue, m.forks, m.notClosed, m.left,
-	} {
+	}, m.journal.collectors()...) {
 		if err := registerer.Register(c); err != nil {
 			return nil, fmt.Errorf("register producer metrics: %w", err)
 		}

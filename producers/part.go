@@ -20,10 +20,11 @@ type Part struct {
 func (e *Episode) OpenPart(p Part, tokens []int32) (*Context, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	c := &Context{e: e, part: p, number: len(e.contexts), agent: p.Agent, segment: -1}
+	c := &Context{e: e, part: p, agent: p.Agent, segment: -1}
 	if err := c.beginSegment(tokens); err != nil {
 		return nil, err
 	}
+	c.number = e.journal.numberContext(p.Agent, tokens, len(e.contexts))
 	e.contexts = append(e.contexts, c)
 	if e.first == nil {
 		e.first = c

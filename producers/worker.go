@@ -124,7 +124,12 @@ func (w *worker) serveTicket(working, settling context.Context, lease Lease) {
 	defer w.metrics.episodeRunning(-1)
 
 	story := Served{Ticket: ticket, Delivery: lease.Delivery(), Producer: w.cfg.Name, Leased: time.Now()}
-	trajectory, err := w.produceTrajectory(ctx, ticket, cancel, &story)
+	var trajectory *schemas.Trajectory
+	journal, err := w.openJournal(ctx, lease, cancel)
+	defer journal.close()
+	if err == nil {
+		trajectory, err = w.produceTrajectory(ctx, ticket, cancel, journal, &story)
+	}
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		err = cause
 	}
@@ -143,18 +148,27 @@ func (w *worker) serveTicket(working, settling context.Context, lease Lease) {
 	case err == nil:
 		w.noteOutcome(ticket.Task, nil)
 		w.acknowledge(settling, lease, log)
+		journal.end(settling)
 	case errors.Is(err, errLeaseLost):
 		w.metrics.episodeDropped("lease_lost", "")
 		log.Warn("lease lost: the ticket is somebody else's now")
 	case errors.Is(err, errStale), errors.Is(err, errCancelled):
 		w.metrics.episodeDropped("cancelled", "")
 		w.closeSample(settling, lease, err, log)
+		journal.end(settling)
+	case endsForTools(err):
+		w.metrics.episodeDropped(dropReason(err, ""), "")
+		log.Warn("an episode of another producer cannot go on: its sample is closed", "err", err)
+		w.closeSample(settling, lease, err, log)
+		journal.end(settling)
 	case errors.Is(err, errDraining):
 		w.metrics.episodeDropped("drained", "")
+		journal.keep(settling)
 		w.releaseTicket(settling, lease, 0, log)
 	case Unserved(err):
 		w.metrics.episodeDropped("unserved", "")
 		log.Info("the engines are full or away: the ticket goes back", "err", err)
+		journal.keep(settling)
 		w.releaseTicket(settling, lease, w.cfg.RetryDelay, log)
 	case lease.Delivery() >= w.cfg.MaxDeliver, isUnretryable(err):
 		w.metrics.episodeDropped(dropReason(err, "failed"), causeLabel(err))
@@ -164,6 +178,7 @@ func (w *worker) serveTicket(working, settling context.Context, lease Lease) {
 		}
 		log.Log(settling, level, "episode failed for the last time: its sample is closed", "err", err)
 		w.closeSample(settling, lease, err, log)
+		journal.end(settling)
 	default:
 		w.metrics.episodeDropped(dropReason(err, "returned"), causeLabel(err))
 		delay := w.cfg.retryDelay(lease.Delivery())
@@ -172,6 +187,11 @@ func (w *worker) serveTicket(working, settling context.Context, lease Lease) {
 			level = slog.LevelDebug
 		}
 		log.Log(settling, level, "episode failed: the ticket goes back", "err", err, "delay", delay)
+		if errors.Is(err, ErrUnavailable) {
+			journal.keep(settling) // nothing was wrong with what it has done
+		} else {
+			journal.end(settling)
+		}
 		w.giveBack(settling, lease, delay, log)
 	}
 }
@@ -194,6 +214,10 @@ func (w *worker) noteOutcome(task string, err error) (logged bool) {
 // dropReason returns the label that an episode without a trajectory is counted under.
 func dropReason(err error, otherwise string) string {
 	switch {
+	case errors.Is(err, errUncertainCall):
+		return "uncertain_call"
+	case errors.Is(err, errSessionLost):
+		return "session_lost"
 	case errors.Is(err, errUnknownTask):
 		return "unknown_task"
 	case findPanic(err) != nil:
@@ -225,7 +249,9 @@ func isUnretryable(err error) bool {
 }
 
 // produceTrajectory runs the episode and cancels it where the control no longer allows it.
-func (w *worker) produceTrajectory(ctx context.Context, ticket *schemas.Ticket, cancel context.CancelCauseFunc, story *Served) (*schemas.Trajectory, error) {
+func (w *worker) produceTrajectory(
+	ctx context.Context, ticket *schemas.Ticket, cancel context.CancelCauseFunc, journal *journal, story *Served,
+) (*schemas.Trajectory, error) {
 	env, known := w.envs[ticket.Task]
 	if !known {
 		return nil, fmt.Errorf("%w %q: this producer has %s", errUnknownTask, ticket.Task, quoteNames(w.envs))
@@ -236,6 +262,7 @@ func (w *worker) produceTrajectory(ctx context.Context, ticket *schemas.Ticket, 
 	}
 	entry := w.running.addEpisode(ticket, env, cancel)
 	defer w.running.removeEpisode(entry)
+	entry.episode.keepJournal(journal)
 	defer w.closing.Go(func() error {
 		defer closed()
 		entry.episode.closeSessions(ctx)

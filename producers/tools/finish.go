@@ -31,3 +31,6 @@ func FinishType() Type { return NewType(FinishName, nil, openFinishTool) }
 func openFinishTool(_ context.Context, _ struct{}, _ Opening) (producers.Tool, error) {
 	return Finish{}, nil
 }
+
+// Effects are none: a call may be made again.
+func (Finish) Effects() producers.Effects { return producers.EffectsNone }

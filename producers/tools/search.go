@@ -154,3 +154,6 @@ func (s *Search) Top(query string, k int) []Found {
 func foldWords(text string) []string {
 	return strings.FieldsFunc(strings.ToLower(text), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
 }
+
+// Effects are none: a call may be made again.
+func (*Search) Effects() producers.Effects { return producers.EffectsNone }

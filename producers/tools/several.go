@@ -26,3 +26,6 @@ func Each(tool producers.Tool) []producers.Tool {
 	}
 	return []producers.Tool{tool}
 }
+
+// Effects are those of the tools.
+func (s Several) Effects() producers.Effects { return producers.EffectsOf(s[0]) }

@@ -207,3 +207,6 @@ func (w wrapped) Workspace(episode string) (producers.Workspace, bool) {
 	}
 	return nil, false
 }
+
+// Effects are those of the tool within.
+func (w wrapped) Effects() producers.Effects { return producers.EffectsOf(w.Tool) }

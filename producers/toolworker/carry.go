@@ -66,7 +66,7 @@ func (one *session) callTool(r *request) *schemas.ToolReply {
 	})
 	reply := failureReply(err)
 	if err == nil {
-		reply = &schemas.ToolReply{Outcome: schemas.ToolOK, Observation: encodeObservation(said)}
+		reply = &schemas.ToolReply{Outcome: schemas.ToolOK, Observation: producers.EncodeObservation(said)}
 	}
 	reply.Workspace = one.firstWorkspace() != nil
 	one.server.metrics.countCall(r.Tool, string(reply.Outcome), time.Since(began))
@@ -132,17 +132,4 @@ func failureReply(err error) *schemas.ToolReply {
 		reply.Error = "the tool failed, and does not say why"
 	}
 	return reply
-}
-
-func encodeObservation(o producers.Observation) *schemas.ToolObservation {
-	out := &schemas.ToolObservation{
-		Text: o.Text, Done: o.Done, Outputs: o.Outputs, Errors: o.Errors, Notes: o.Notes, Metrics: o.Metrics,
-	}
-	if o.Reward != nil {
-		out.Reward, out.Rewarded = *o.Reward, true
-	}
-	if o.Answer != nil {
-		out.Answer, out.Answered = *o.Answer, true
-	}
-	return out
 }

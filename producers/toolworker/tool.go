@@ -87,19 +87,11 @@ func (p placed) Call(ctx context.Context, call producers.Call) (producers.Observ
 	case r.Observation == nil:
 		return producers.Observation{}, fmt.Errorf("%w: tool worker %s answered a call without what the tool said", producers.ErrUnavailable, r.Worker)
 	}
-	return decodeObservation(r.Observation), nil
+	return producers.DecodeObservation(r.Observation), nil
 }
 
-func decodeObservation(o *schemas.ToolObservation) producers.Observation {
-	out := producers.Observation{Text: o.Text, Done: o.Done, Outputs: o.Outputs, Errors: o.Errors, Notes: o.Notes, Metrics: o.Metrics}
-	if o.Rewarded {
-		out.Reward = &o.Reward
-	}
-	if o.Answered {
-		out.Answer = &o.Answer
-	}
-	return out
-}
+// Effects are those of the tool here.
+func (p placed) Effects() producers.Effects { return producers.EffectsOf(p.Tool) }
 
 // sessionOf is the binding of an episode whose session is open.
 func (c *Client) sessionOf(episode string) (*binding, error) {

@@ -18,6 +18,8 @@ type attempt struct {
 	// most bounds the tokens of the whole call, of which out has the tokens of earlier engines.
 	most int
 	out  *Result
+	// progress is told of out as it grows; nil is not.
+	progress func(*Result)
 
 	replies *replies
 	reply   string // the subject of the replies, which names the call
@@ -41,12 +43,14 @@ type outcome struct {
 const noEngine = 5
 
 // attemptCall sends the request once and gathers an engine's answer in out.
-func (c *Client) attemptCall(ctx context.Context, ask *schemas.GenerateRequest, most int, out *Result) (outcome, error) {
+func (c *Client) attemptCall(
+	ctx context.Context, ask *schemas.GenerateRequest, most int, out *Result, progress func(*Result),
+) (outcome, error) {
 	replies, reply, err := c.openReplies()
 	if err != nil {
 		return outcome{}, err
 	}
-	a := &attempt{client: c, ask: ask, most: most, out: out, replies: replies, reply: reply, direct: c.engineOf(ask.Cache())}
+	a := &attempt{client: c, ask: ask, most: most, out: out, progress: progress, replies: replies, reply: reply, direct: c.engineOf(ask.Cache())}
 	defer func() {
 		c.closeReplies(reply)
 		if !a.over {
@@ -138,6 +142,9 @@ func (a *attempt) addChunk(m *nats.Msg) (end outcome, ended bool, err error) {
 	out.Logprobs = append(out.Logprobs, chunk.Logprobs...)
 	out.Versions = append(out.Versions, chunk.Versions...)
 	if !chunk.Done {
+		if a.progress != nil && len(chunk.Tokens) > 0 {
+			a.progress(out)
+		}
 		return outcome{}, false, nil
 	}
 	a.over = true

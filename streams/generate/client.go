@@ -94,6 +94,12 @@ func (c *Client) Close() {
 //
 // Invariant: whatever dies in between, the tokens are the tokens that a single engine would have sampled, each once.
 func (c *Client) Generate(ctx context.Context, req *schemas.GenerateRequest) (*Result, error) {
+	return c.GenerateProgress(ctx, req, nil)
+}
+
+// GenerateProgress is Generate, and calls progress with the tokens so far, without a Stop, whenever some have come. progress must not keep
+// the result. nil is told nothing.
+func (c *Client) GenerateProgress(ctx context.Context, req *schemas.GenerateRequest, progress func(*Result)) (*Result, error) {
 	ask := *req
 	if ask.Run == "" {
 		ask.Run = c.run.Name()
@@ -105,7 +111,7 @@ func (c *Client) Generate(ctx context.Context, req *schemas.GenerateRequest) (*R
 	var t tries
 	for {
 		had := len(out.Tokens)
-		end, err := c.attemptCall(ctx, &ask, req.MaxTokens, out)
+		end, err := c.attemptCall(ctx, &ask, req.MaxTokens, out, progress)
 		if err != nil {
 			return out.resultSoFar(ctx), err
 		}

@@ -34,3 +34,6 @@ func Type() tools.Type { return tools.NewType(Name, nil, openTool) }
 func openTool(_ context.Context, _ struct{}, _ tools.Opening) (producers.Tool, error) {
 	return Tool{}, nil
 }
+
+// Effects are none: a call may be made again.
+func (Tool) Effects() producers.Effects { return producers.EffectsNone }

@@ -274,3 +274,6 @@ func openTool(_ context.Context, cfg Config, o tools.Opening) (producers.Tool, e
 	}
 	return tools.Several(made), nil
 }
+
+// Effects are of the session alone.
+func (*tool) Effects() producers.Effects { return producers.EffectsSession }

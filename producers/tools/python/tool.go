@@ -343,3 +343,6 @@ func Type() tools.Type { return tools.NewType(Name, DefaultConfig, openTool) }
 func openTool(_ context.Context, cfg Config, o tools.Opening) (producers.Tool, error) {
 	return New(cfg, o.Worlds, o.Spaces)
 }
+
+// Effects are of the session alone.
+func (*Tool) Effects() producers.Effects { return producers.EffectsSession }

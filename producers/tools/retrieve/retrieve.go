@@ -173,3 +173,6 @@ func openTool(_ context.Context, cfg Config, o tools.Opening) (producers.Tool, e
 	t.client.WarnIfPlain(o.Log)
 	return t, nil
 }
+
+// Effects are none: a call may be made again.
+func (*Tool) Effects() producers.Effects { return producers.EffectsNone }

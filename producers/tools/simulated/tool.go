@@ -145,3 +145,6 @@ func openTool(_ context.Context, cfg Config, o tools.Opening) (producers.Tool, e
 	}
 	return newTool(cfg, w), nil
 }
+
+// Effects are none: a call may be made again.
+func (*Tool) Effects() producers.Effects { return producers.EffectsNone }

@@ -155,3 +155,6 @@ func Type() tools.Type { return tools.NewType(Name, DefaultConfig, openTool) }
 func openTool(ctx context.Context, cfg Config, o tools.Opening) (producers.Tool, error) {
 	return New(ctx, cfg)
 }
+
+// Effects are of the session alone.
+func (*Tool) Effects() producers.Effects { return producers.EffectsSession }

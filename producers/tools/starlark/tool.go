@@ -265,3 +265,6 @@ func (t *Tool) Close(_ context.Context, episode string) error {
 	t.detachWorker(s)
 	return s.closeWorlds()
 }
+
+// Effects are of the session alone.
+func (*Tool) Effects() producers.Effects { return producers.EffectsSession }

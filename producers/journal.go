@@ -1,0 +1,307 @@
+package producers
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams"
+)
+
+// JournalKeeper is a Stream that keeps the journals of tickets.
+type JournalKeeper interface {
+	Stream
+	OpenJournal(ticket *schemas.Ticket) JournalStore
+}
+
+// JournalStore is the stored journal of a ticket: see [streams.Journal].
+type JournalStore interface {
+	Read(ctx context.Context) (records []*schemas.JournalRecord, stored time.Time, err error)
+	Append(ctx context.Context, record *schemas.JournalRecord) error
+	Replace(ctx context.Context, record *schemas.JournalRecord) error
+	Written() bool
+}
+
+// OpenJournal is the journal of a ticket of the run.
+func (s onRun) OpenJournal(ticket *schemas.Ticket) JournalStore { return s.Journal(ticket) }
+
+const (
+	// journalEvery is how long an entry waits for others before they are written together.
+	journalEvery = time.Second
+	// recordBytes bounds the entries of a record, where an entry is not larger by itself.
+	recordBytes = 512 << 10
+)
+
+// Why an episode goes on without a journal, or begins again though it has a journal.
+const (
+	journalFull        = "full"        // it needs more than journal.max_bytes
+	journalTooLarge    = "too_large"   // an entry is larger than a message may be
+	journalLost        = "lost"        // the broker has lost it, or keeps none
+	journalOvertaken   = "overtaken"   // a producer that had the ticket before has written to it
+	journalUnavailable = "unavailable" // the broker refuses it
+	journalUnreadable  = "unreadable"  // of another build, or damaged
+	journalGap         = "gap"         // a record is missing
+	journalForeign     = "foreign"     // of another ticket
+)
+
+// journal records an episode as it goes on, and gives back what an earlier producer has recorded. A nil *journal does neither. It is safe
+// for concurrent use.
+//
+// What the policy said and what tools answered comes into the journal; the agent's own moves follow from it. Where the ticket comes to
+// another producer, the agent runs from its beginning: a request that was answered is given the recorded answer, and from the first request
+// that was not the episode goes on.
+type journal struct {
+	cfg     JournalConfig
+	store   JournalStore
+	metrics *Metrics
+	head    schemas.JournalRecord // the fields that every record has
+	// overtaken cuts the episode off: another producer has the ticket.
+	overtaken context.CancelCauseFunc
+	// life is that of the writes.
+	life    context.Context //nolint:containedctx // of the timer's writes
+	endLife context.CancelFunc
+	// writing holds a value while nobody writes.
+	writing chan struct{}
+
+	mu      sync.Mutex
+	began   time.Time
+	before  time.Duration // how long other producers have worked on the episode
+	pending schemas.JournalRecord
+	waiting int // bytes of pending
+	written int // bytes
+	number  int // of the next record
+	timer   *time.Timer
+	over    bool // nothing is written any more
+	past    *past
+}
+
+// newJournal makes the journal of a ticket of which nothing is recorded.
+func newJournal(ctx context.Context, cfg JournalConfig, store JournalStore, head schemas.JournalRecord, overtaken context.CancelCauseFunc, metrics *Metrics) *journal {
+	j := &journal{
+		cfg: cfg, store: store, metrics: metrics, head: head, overtaken: overtaken, writing: make(chan struct{}, 1), began: time.Now(), past: new(past),
+	}
+	j.life, j.endLife = context.WithCancel(context.WithoutCancel(ctx))
+	j.writing <- struct{}{}
+	return j
+}
+
+// elapsed is how long producers have worked on the episode.
+func (j *journal) elapsed() time.Duration { return j.before + time.Since(j.began) }
+
+// timeBefore is how long other producers have worked on the episode.
+func (j *journal) timeBefore() time.Duration {
+	if j == nil {
+		return 0
+	}
+	return j.before
+}
+
+// addEntries adds entries, which are written soon.
+func (j *journal) addEntries(contexts []schemas.JournalContext, samples []schemas.JournalSample, calls []schemas.JournalCall) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.over {
+		return
+	}
+	j.waiting += 32 * len(contexts)
+	for i := range samples {
+		j.waiting += samples[i].Size()
+	}
+	for i := range calls {
+		j.waiting += calls[i].Size()
+	}
+	j.pending.Contexts = append(j.pending.Contexts, contexts...)
+	j.pending.Samples = append(j.pending.Samples, samples...)
+	j.pending.Calls = append(j.pending.Calls, calls...)
+	if j.waiting+j.written > j.cfg.MaxBytes {
+		j.giveUp(journalFull)
+		return
+	}
+	if j.timer == nil {
+		wait := journalEvery
+		if j.cfg.Mode == JournalAuto && j.number == 0 {
+			wait = max(wait, j.cfg.After-j.elapsed())
+		}
+		j.timer = time.AfterFunc(wait, func() { _ = j.flush(j.life) }) // what it could not write is given up, and counted
+	}
+}
+
+// giveUp ends the writing; what is written stays. The lock is held.
+func (j *journal) giveUp(why string) {
+	if !j.over {
+		j.metrics.journalGivenUp(why)
+	}
+	j.stop()
+}
+
+// stop ends the writing. The lock is held.
+func (j *journal) stop() {
+	j.over, j.pending, j.waiting = true, schemas.JournalRecord{}, 0
+	if j.timer != nil {
+		j.timer.Stop()
+		j.timer = nil
+	}
+}
+
+// flush writes what waits. It fails where ctx ends first, and with nothing else: an episode goes on without its journal.
+func (j *journal) flush(ctx context.Context) error {
+	select {
+	case <-j.writing:
+		defer func() { j.writing <- struct{}{} }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	for {
+		record := j.nextRecord()
+		if record == nil {
+			return nil
+		}
+		if err := j.writeRecord(ctx, record); err != nil {
+			return err
+		}
+	}
+}
+
+// nextRecord takes entries that wait, as many as a record holds; nil where none waits.
+func (j *journal) nextRecord() *schemas.JournalRecord {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.timer != nil {
+		j.timer.Stop()
+		j.timer = nil
+	}
+	p := &j.pending
+	if j.over || len(p.Contexts)+len(p.Samples)+len(p.Calls) == 0 {
+		return nil
+	}
+	record := j.newRecord()
+	record.Contexts, p.Contexts = p.Contexts, nil
+	size, n := 0, 0
+	for n < len(p.Samples) && (n == 0 || size+p.Samples[n].Size() <= recordBytes) {
+		size += p.Samples[n].Size()
+		n++
+	}
+	record.Samples, p.Samples = p.Samples[:n:n], p.Samples[n:]
+	at := 0
+	for at < len(p.Calls) && (n+at == 0 || size+p.Calls[at].Size() <= recordBytes) {
+		size += p.Calls[at].Size()
+		at++
+	}
+	record.Calls, p.Calls = p.Calls[:at:at], p.Calls[at:]
+	j.waiting -= size
+	j.written += size
+	if len(p.Samples)+len(p.Calls) == 0 {
+		j.waiting = 0
+	}
+	return record
+}
+
+// newRecord makes the next record, which is empty. The lock is held.
+func (j *journal) newRecord() *schemas.JournalRecord {
+	record := j.head
+	record.Number, record.Elapsed = j.number, j.elapsed()
+	j.number++
+	return &record
+}
+
+// writeRecord writes a record. It fails where ctx ends.
+func (j *journal) writeRecord(ctx context.Context, record *schemas.JournalRecord) error {
+	err := j.store.Append(ctx, record)
+	if err == nil {
+		j.metrics.journalWritten(record)
+		return nil
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	overtaken, _ := errors.AsType[*streams.OvertakenError](err)
+	switch {
+	case overtaken != nil && overtaken.Newest != nil && overtaken.Newest.Delivery > j.head.Delivery:
+		j.stop()
+		j.overtaken(errLeaseLost)
+	case overtaken != nil:
+		// A producer that had the ticket before has written once more: what it wrote is not of this episode.
+		j.giveUp(journalOvertaken)
+		ended := *record
+		ended.Ended, ended.Contexts, ended.Samples, ended.Calls = true, nil, nil, nil
+		_ = j.store.Replace(ctx, &ended) // else the next producer takes the old part up
+	case errors.Is(err, streams.ErrJournalLost):
+		j.giveUp(journalLost)
+	case errors.Is(err, streams.ErrTooLarge):
+		j.giveUp(journalTooLarge)
+	case ctx.Err() != nil:
+		j.stop()
+		return context.Cause(ctx)
+	default:
+		j.giveUp(journalUnavailable)
+	}
+	return nil
+}
+
+// keep writes what waits and leaves the journal for the producer that the ticket comes to.
+func (j *journal) keep(ctx context.Context) {
+	if j == nil {
+		return
+	}
+	defer context.AfterFunc(ctx, j.endLife)()
+	_ = j.flush(ctx) // it fails where ctx ends: a part of the episode is done again
+	j.close()
+}
+
+// end removes the journal: nothing is left to take up.
+func (j *journal) end(ctx context.Context) {
+	if j == nil {
+		return
+	}
+	j.close()
+	if !j.store.Written() {
+		return
+	}
+	j.mu.Lock()
+	record := j.newRecord()
+	j.mu.Unlock()
+	record.Ended = true
+	_ = j.store.Replace(ctx, record) // else it goes with its age
+}
+
+// close ends the writing and waits for a write that is under way.
+func (j *journal) close() {
+	if j == nil {
+		return
+	}
+	j.mu.Lock()
+	j.stop()
+	j.metrics.journalLeft(j.past)
+	j.past = new(past)
+	j.mu.Unlock()
+	j.endLife()
+	<-j.writing
+	j.writing <- struct{}{}
+}
+
+// openJournal opens the journal of a ticket, and takes up what it holds; nil where the producer keeps none.
+func (w *worker) openJournal(ctx context.Context, lease Lease, cancel context.CancelCauseFunc) (*journal, error) {
+	keeper, keeps := w.stream.(JournalKeeper)
+	if !keeps || w.cfg.Journal.Mode == JournalOff || w.cfg.Journal.Mode == "" {
+		return nil, nil
+	}
+	ticket, delivery := lease.Ticket(), lease.Delivery()
+	if counts, ok := lease.(interface{ Deliveries() int }); ok {
+		delivery = counts.Deliveries()
+	}
+	head := schemas.JournalRecord{
+		Run: ticket.Run, Ticket: ticket.ID, Basis: schemas.JournalBasis(ticket), Producer: w.cfg.Name, Delivery: max(1, delivery),
+	}
+	j := newJournal(ctx, w.cfg.Journal, keeper.OpenJournal(ticket), head, cancel, w.metrics)
+	if delivery <= 1 {
+		return j, nil
+	}
+	return j, j.takeUp(ctx, lease)
+}
+
+// keepJournal has the episode keep a journal, and go on where the journal ends.
+func (e *Episode) keepJournal(j *journal) {
+	e.journal = j
+	e.started = e.started.Add(-j.timeBefore())
+}

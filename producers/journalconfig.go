@@ -1,0 +1,40 @@
+package producers
+
+import (
+	"time"
+
+	"github.com/weir-rl/weir/internal/check"
+)
+
+// The values of JournalConfig.Mode.
+const (
+	JournalOff  = "off"
+	JournalAuto = "auto"
+	JournalOn   = "on"
+)
+
+// JournalConfig says which episodes keep a journal, from which another producer goes on with them. DefaultJournalConfig has the defaults.
+type JournalConfig struct {
+	// Mode is off, auto or on. With auto an episode writes its first record when it is After old, or before the first call of a tool that
+	// may change something outside the episode, so that short episodes write nothing; with on it writes from its first token on.
+	Mode string `koanf:"mode"`
+	// After is how long an episode has gone on before auto writes its first record.
+	After time.Duration `koanf:"after"`
+	// MaxBytes bounds the journal of an episode, > 0: about 12 bytes for each sampled token, and the tools' texts. An episode that needs more
+	// goes on without.
+	MaxBytes int `koanf:"max_bytes"`
+}
+
+// DefaultJournalConfig keeps no journal.
+func DefaultJournalConfig() JournalConfig {
+	return JournalConfig{Mode: JournalOff, After: 2 * time.Second, MaxBytes: 4 << 20}
+}
+
+// Validate reports every fault.
+func (c JournalConfig) Validate() error {
+	return check.All(
+		check.OneOf("mode", c.Mode, JournalOff, JournalAuto, JournalOn),
+		check.NotNegative("after", c.After),
+		check.Positive("max_bytes", c.MaxBytes),
+	)
+}

@@ -1,0 +1,232 @@
+package producers
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/generate"
+)
+
+// past is what earlier producers have recorded of an episode, and what was not given back yet. Its zero value is nothing.
+type past struct {
+	samples  map[string][]schemas.JournalSample // by key
+	calls    map[callPlace]schemas.JournalCall
+	contexts []schemas.JournalContext
+	// next is the number of the next context that is not recorded.
+	next int
+	// tokens were recorded and not given back; repeated is set where the episode has gone on otherwise.
+	tokens int
+}
+
+// callPlace is the place of a call in an episode: the context's number, and how many calls came before it there.
+type callPlace struct{ context, place int }
+
+// readPast reads the records of a ticket, oldest first. why says why they are of no use; "" where they are, or where none is left.
+func readPast(records []*schemas.JournalRecord, head *schemas.JournalRecord) (p *past, why string) {
+	p = &past{samples: map[string][]schemas.JournalSample{}, calls: map[callPlace]schemas.JournalCall{}}
+	for i, r := range records {
+		switch {
+		case r.Number != i:
+			return new(past), journalGap
+		case r.Ticket != head.Ticket || !bytes.Equal(r.Basis, head.Basis):
+			return new(past), journalForeign
+		}
+		for _, s := range r.Samples {
+			key := string(s.Key)
+			p.samples[key] = append(p.samples[key], s)
+			p.tokens += len(s.Tokens)
+		}
+		for _, c := range r.Calls {
+			p.calls[callPlace{c.Context, c.Place}] = c
+		}
+		for _, c := range r.Contexts {
+			p.contexts = append(p.contexts, c)
+			p.next = max(p.next, c.Number+1)
+		}
+	}
+	return p, ""
+}
+
+// hasGoneOn is whether the producer of the newest record has brought the episode on.
+func hasGoneOn(records []*schemas.JournalRecord) bool {
+	newest := records[len(records)-1].Delivery
+	return slices.ContainsFunc(records, func(r *schemas.JournalRecord) bool {
+		return r.Delivery == newest && len(r.Samples)+len(r.Calls) > 0
+	})
+}
+
+// takeUp reads what earlier producers have recorded, and shuts them out. It fails where another producer has the ticket, or ctx ends.
+func (j *journal) takeUp(ctx context.Context, lease Lease) error {
+	for {
+		records, stored, err := j.store.Read(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case isUnreadable(err):
+			return j.beginAgain(ctx, journalUnreadable)
+		case errors.Is(err, streams.ErrJournalLost):
+			j.abandonWriting(journalLost)
+			return nil
+		case err != nil:
+			j.abandonWriting(journalUnavailable)
+			return nil
+		}
+		for i := len(records) - 1; i >= 0; i-- {
+			if records[i].Ended { // the end of an earlier episode of the ticket, whose acknowledgement was lost
+				records = records[i+1:]
+				break
+			}
+		}
+		if len(records) == 0 {
+			return nil
+		}
+		newest := records[len(records)-1]
+		if newest.Delivery > j.head.Delivery {
+			return errLeaseLost
+		}
+		read, why := readPast(records, &j.head)
+		if why != "" {
+			return j.beginAgain(ctx, why)
+		}
+		j.past, j.before, j.number = read, newest.Elapsed, newest.Number+1
+		err = j.store.Append(ctx, j.newRecord())
+		if errors.Is(err, streams.ErrOvertaken) {
+			continue // a last record of the producer before, or a newer producer
+		}
+		if err != nil {
+			j.abandonWriting(journalUnavailable)
+		}
+		if forgiving, ok := lease.(interface {
+			Forgive(ctx context.Context) error
+		}); ok && hasGoneOn(records) {
+			_ = forgiving.Forgive(ctx) // else the delivery counts, as ever
+		}
+		j.metrics.journalTakenUp(time.Since(stored))
+		return nil
+	}
+}
+
+// isUnreadable is whether a record cannot be read by this build.
+func isUnreadable(err error) bool {
+	return slices.ContainsFunc([]error{schemas.ErrVersion, schemas.ErrKind, schemas.ErrMalformed, schemas.ErrInvalid}, func(target error) bool {
+		return errors.Is(err, target)
+	})
+}
+
+// beginAgain puts an empty journal in the place of a journal that is of no use.
+func (j *journal) beginAgain(ctx context.Context, why string) error {
+	j.metrics.journalBegunAgain(why)
+	j.number = 0
+	err := j.store.Replace(ctx, j.newRecord())
+	if overtaken, _ := errors.AsType[*streams.OvertakenError](err); overtaken != nil && overtaken.Newest != nil && overtaken.Newest.Delivery > j.head.Delivery {
+		return errLeaseLost
+	}
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err != nil {
+		j.abandonWriting(journalUnavailable)
+	}
+	return nil
+}
+
+// abandonWriting has the episode go on without a journal.
+func (j *journal) abandonWriting(why string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.giveUp(why)
+}
+
+// takeSampled takes the recorded tokens that answer a request, from its first token on; nil where none does. Its Stop is "" where the
+// policy has to go on behind them.
+func (j *journal) takeSampled(r *schemas.GenerateRequest, agent string) *generate.Result {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if len(j.past.samples) == 0 {
+		return nil
+	}
+	g := &generate.Result{Engine: "the journal"}
+	for {
+		key := string(schemas.JournalRequestKey(r, agent, g.Tokens))
+		found := j.past.samples[key]
+		if len(found) == 0 || len(g.Tokens)+len(found[0].Tokens) > r.MaxTokens {
+			break
+		}
+		piece := found[0]
+		if j.past.samples[key] = found[1:]; len(found) == 1 {
+			delete(j.past.samples, key)
+		}
+		j.past.tokens -= len(piece.Tokens)
+		g.Tokens = append(g.Tokens, piece.Tokens...)
+		g.Logprobs = append(g.Logprobs, piece.Logprobs...)
+		g.Versions = append(g.Versions, piece.Versions...)
+		j.metrics.journalGivenTokens(len(piece.Tokens))
+		if piece.Stop == schemas.GenerateStopToken {
+			g.Stop = piece.Stop
+			return g
+		}
+	}
+	if len(g.Tokens) == 0 {
+		return nil
+	}
+	if len(g.Tokens) == r.MaxTokens {
+		g.Stop = schemas.GenerateLength
+	}
+	if slices.Contains(r.StopTokens, g.Tokens[len(g.Tokens)-1]) {
+		g.Stop = schemas.GenerateStopToken
+	}
+	return g
+}
+
+// numberContext returns the number of a context that opens: its recorded number where it is recorded, for contexts that open at the same
+// time come in any order. opened counts the contexts so far.
+func (j *journal) numberContext(agent string, tokens []int32, opened int) int {
+	if j == nil || opened == 0 {
+		return opened
+	}
+	key := schemas.JournalContextKey(agent, tokens)
+	j.mu.Lock()
+	for i, c := range j.past.contexts {
+		if bytes.Equal(c.Key, key) {
+			j.past.contexts = slices.Delete(j.past.contexts, i, i+1)
+			j.mu.Unlock()
+			return c.Number
+		}
+	}
+	number := max(opened, j.past.next)
+	j.past.next = number + 1
+	j.mu.Unlock()
+	j.addEntries([]schemas.JournalContext{{Number: number, Key: key}}, nil, nil)
+	return number
+}
+
+// callsLeft counts the recorded calls that were not made again yet.
+func (j *journal) callsLeft() int {
+	if j == nil {
+		return 0
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return len(j.past.calls)
+}
+
+// takeCall takes what is recorded of a call; nil where nothing is, or where another call was made in its place.
+func (j *journal) takeCall(at callPlace, key schemas.Bytes) *schemas.JournalCall {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	known, ok := j.past.calls[at]
+	if !ok {
+		return nil
+	}
+	delete(j.past.calls, at)
+	if !bytes.Equal(known.Key, key) {
+		j.metrics.journalCall(callDiverged)
+		return nil
+	}
+	return &known
+}
