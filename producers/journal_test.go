@@ -66,7 +66,8 @@ func (p *pages) Read(context.Context) (out []*schemas.JournalRecord, at time.Tim
 	return out, time.Now(), err
 }
 
-func (p *pages) Append(_ context.Context, r *schemas.JournalRecord) error  { return p.write(r, false) }
+func (p *pages) Append(_ context.Context, r *schemas.JournalRecord) error { return p.write(r, false) }
+
 func (p *pages) Replace(_ context.Context, r *schemas.JournalRecord) error { return p.write(r, true) }
 
 func (p *pages) write(r *schemas.JournalRecord, all bool) error {
@@ -582,7 +583,7 @@ func TestADrainedEpisodeGoesOnElsewhere(t *testing.T) {
 		cfg := journalConfig("p1", producers.JournalAuto)
 		cfg.Grace, cfg.Journal.After = 0, time.Hour
 		p := startWith(t, cfg, producers.Deps{Stream: led, Environments: map[string]producers.Environment{"t": env}})
-		time.Sleep(6100 * time.Millisecond)
+		<-time.After(6100 * time.Millisecond)
 		p.stop()
 		l := <-led.tickets
 		l.delivery = 2 // the broker counts the deliveries, and not only those that failed
@@ -604,7 +605,7 @@ func TestAProducerThatWasOvertakenStops(t *testing.T) {
 		led.left = 1
 		old := led.offer(ticket, 1)
 		first := startWith(t, journalConfig("p1", producers.JournalOn), producers.Deps{Stream: led, Environments: map[string]producers.Environment{"t": env}})
-		time.Sleep(3500 * time.Millisecond)
+		<-time.After(3500 * time.Millisecond)
 		led.offer(ticket, 2) // the first producer does not hear that its lease has lapsed
 		second := startWith(t, journalConfig("p2", producers.JournalOn), producers.Deps{Stream: led, Environments: map[string]producers.Environment{"t": env}})
 		<-led.idle

@@ -37,13 +37,14 @@ func (e *Episode) askPolicy(ctx context.Context, r *schemas.GenerateRequest, age
 	} else {
 		g, err = e.env.Policy.Generate(ctx, &rest)
 	}
+	whole := checkGeneration(g, rest.MaxTokens) == nil
 	switch {
-	case err != nil && (g == nil || checkGeneration(g, rest.MaxTokens) != nil):
+	case err != nil && !whole:
 		return had, false, err
-	case err == nil && had != nil && isFull(g):
+	case had != nil && isFull(g):
 		had.Stop = schemas.GenerateLength
 		return had, false, nil
-	case err == nil && checkGeneration(g, rest.MaxTokens) != nil:
+	case !whole:
 		return g, false, nil // the caller refuses it
 	}
 	noter.noteTokens(g, g.Stop)

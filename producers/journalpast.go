@@ -71,17 +71,12 @@ func (j *journal) takeUp(ctx context.Context, lease Lease) error {
 			return j.beginAgain(ctx, journalUnreadable)
 		case errors.Is(err, streams.ErrJournalLost):
 			j.abandonWriting(journalLost)
-			return nil
+			return nil //nolint:nilerr // it goes on without, and is counted
 		case err != nil:
 			j.abandonWriting(journalUnavailable)
-			return nil
+			return nil //nolint:nilerr // it goes on without, and is counted
 		}
-		for i := len(records) - 1; i >= 0; i-- {
-			if records[i].Ended { // the end of an earlier episode of the ticket, whose acknowledgement was lost
-				records = records[i+1:]
-				break
-			}
-		}
+		records = dropEnded(records)
 		if len(records) == 0 {
 			return nil
 		}
@@ -109,6 +104,16 @@ func (j *journal) takeUp(ctx context.Context, lease Lease) error {
 		j.metrics.journalTakenUp(time.Since(stored))
 		return nil
 	}
+}
+
+// dropEnded drops the records of an earlier episode of the ticket, whose acknowledgement was lost.
+func dropEnded(records []*schemas.JournalRecord) []*schemas.JournalRecord {
+	for i, r := range slices.Backward(records) {
+		if r.Ended {
+			return records[i+1:]
+		}
+	}
+	return records
 }
 
 // isUnreadable is whether a record cannot be read by this build.
