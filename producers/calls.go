@@ -107,7 +107,10 @@ func (c *Context) makeCall(ctx context.Context, call ToolCall, at callPlace, ind
 			given.at = time.Now()
 			given.call.Tool, given.call.Arguments = schemas.CallText(call.Name), schemas.CallText(call.Arguments)
 			c.watchedCall(call, recorded.entry.Index)
-			c.notifyMove(Move{Kind: MoveObservation, Text: given.said.Text, Tool: given.call.Tool, Call: recorded.entry.Index, Took: given.call.Duration, Failed: given.call.Failed}, nil)
+			c.notifyMove(Move{
+				Kind: MoveObservation, Text: given.said.Text, Tool: given.call.Tool, Call: recorded.entry.Index,
+				Took: given.call.Duration, Failed: given.call.Failed,
+			}, nil)
 			return *given
 		}
 		index = recorded.entry.Index

@@ -78,9 +78,12 @@ type journal struct {
 }
 
 // newJournal makes the journal of a ticket of which nothing is recorded.
-func newJournal(ctx context.Context, cfg JournalConfig, store JournalStore, head schemas.JournalRecord, overtaken context.CancelCauseFunc, metrics *Metrics) *journal {
+func newJournal(
+	ctx context.Context, cfg JournalConfig, store JournalStore, head schemas.JournalRecord, overtaken context.CancelCauseFunc, metrics *Metrics,
+) *journal {
 	j := &journal{
-		cfg: cfg, store: store, metrics: metrics, head: head, overtaken: overtaken, writing: make(chan struct{}, 1), began: time.Now(), past: new(past),
+		cfg: cfg, store: store, metrics: metrics, head: head, overtaken: overtaken,
+		writing: make(chan struct{}, 1), began: time.Now(), past: new(past),
 	}
 	j.life, j.endLife = context.WithCancel(context.WithoutCancel(ctx))
 	j.writing <- struct{}{}

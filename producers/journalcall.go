@@ -9,8 +9,10 @@ import (
 
 // Why an episode that was taken up ends: nobody can say what its tools have done. Its sample is closed.
 var (
-	errUncertainCall = errors.New("a tool was being called when the episode's producer died, and the tool does not say that it may be called again")
-	errSessionLost   = errors.New("a tool's session ended with the episode's producer, and the tool does not say that its calls bring it back")
+	errUncertainCall = errors.New(
+		"a tool was being called when the episode's producer died, and the tool does not say that it may be called again")
+	errSessionLost = errors.New(
+		"a tool's session ended with the episode's producer, and the tool does not say that its calls bring it back")
 )
 
 // What became of a recorded call, as a label.
@@ -72,7 +74,8 @@ func (one *recordedCall) settleKnown(known *schemas.JournalCall) *result {
 		return &result{err: errSessionLost, own: true}
 	default:
 		metrics.journalCall(callGivenBack)
-		return &result{said: DecodeObservation(known.Observation), call: schemas.ToolCall{Duration: known.Duration, Error: known.Error, Failed: known.Failed}}
+		call := schemas.ToolCall{Duration: known.Duration, Error: known.Error, Failed: known.Failed}
+		return &result{said: DecodeObservation(known.Observation), call: call}
 	}
 	return nil
 }

@@ -26,13 +26,15 @@ func newJournalMetrics() journalMetrics {
 		bytes:   counter("bytes_total", "Bytes of the journals of episodes, before they are encoded."),
 		seconds: counter("lost_seconds_total", "Seconds between the newest record of an episode and its being taken up, added up."),
 		tokens: vector("tokens_total",
-			"Recorded tokens of episodes that were taken up, by what became of them: given_back to the agent, or left, for the episode went on otherwise.", "what"),
+			"Recorded tokens of episodes that were taken up, by what became of them: given_back to the agent, "+
+				"or left, for the episode went on otherwise.", "what"),
 		calls: vector("calls_total",
-			"Recorded tool calls of episodes that were taken up, by what became of them: given_back, replayed in a new session, differs, repeated, uncertain, "+
-				"session_lost, or diverged where the agent made another call.", "what"),
+			"Recorded tool calls of episodes that were taken up, by what became of them: given_back, replayed in a new session, "+
+				"differs, repeated, uncertain, session_lost, or diverged where the agent made another call.", "what"),
 		givenUp: vector("given_up_total",
 			"Episodes that went on without a journal, by why: full, too_large, lost, overtaken or unavailable.", "why"),
-		begunAgain: vector("begun_again_total", "Episodes that began again though they had a journal, by why: unreadable, gap or foreign.", "why"),
+		begunAgain: vector("begun_again_total",
+			"Episodes that began again though they had a journal, by why: unreadable, gap or foreign.", "why"),
 	}
 }
 

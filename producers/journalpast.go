@@ -118,9 +118,8 @@ func dropEnded(records []*schemas.JournalRecord) []*schemas.JournalRecord {
 
 // isUnreadable is whether a record cannot be read by this build.
 func isUnreadable(err error) bool {
-	return slices.ContainsFunc([]error{schemas.ErrVersion, schemas.ErrKind, schemas.ErrMalformed, schemas.ErrInvalid}, func(target error) bool {
-		return errors.Is(err, target)
-	})
+	return errors.Is(err, schemas.ErrVersion) || errors.Is(err, schemas.ErrKind) || errors.Is(err, schemas.ErrMalformed) ||
+		errors.Is(err, schemas.ErrInvalid)
 }
 
 // beginAgain puts an empty journal in the place of a journal that is of no use.
@@ -128,7 +127,8 @@ func (j *journal) beginAgain(ctx context.Context, why string) error {
 	j.metrics.journalBegunAgain(why)
 	j.number = 0
 	err := j.store.Replace(ctx, j.newRecord())
-	if overtaken, _ := errors.AsType[*streams.OvertakenError](err); overtaken != nil && overtaken.Newest != nil && overtaken.Newest.Delivery > j.head.Delivery {
+	overtaken, _ := errors.AsType[*streams.OvertakenError](err)
+	if overtaken != nil && overtaken.Newest != nil && overtaken.Newest.Delivery > j.head.Delivery {
 		return errLeaseLost
 	}
 	if err != nil && ctx.Err() != nil {

@@ -107,7 +107,8 @@ func (j *Journal) Read(ctx context.Context) (records []*schemas.JournalRecord, s
 	var unreadable error
 	from := uint64(1)
 	for more := true; more; {
-		from, more, err = j.run.readMessages(ctx, j.run.names.journal, j.subject, from, seam.Window{Messages: 256, Bytes: 8 << 20}, func(m seam.Message) error {
+		window := seam.Window{Messages: 256, Bytes: 8 << 20}
+		from, more, err = j.run.readMessages(ctx, j.run.names.journal, j.subject, from, window, func(m seam.Message) error {
 			j.last, stored = m.Sequence, m.At
 			record, err := readRecord(m.Data, j.run.run)
 			if err != nil {
@@ -173,7 +174,8 @@ func (j *Journal) writeRecord(ctx context.Context, record *schemas.JournalRecord
 		case err == nil:
 			j.last = ack.Sequence
 			return nil
-		case seam.HasCode(err, int(jetstream.JSErrCodeStreamWrongLastSequence)), seam.HasCode(err, int(jetstream.JSErrCodeStreamWrongLastSequenceConstant)):
+		case seam.HasCode(err, int(jetstream.JSErrCodeStreamWrongLastSequence)),
+			seam.HasCode(err, int(jetstream.JSErrCodeStreamWrongLastSequenceConstant)):
 			return j.explainRefusal(ctx, data)
 		case errors.Is(err, jetstream.ErrNoStreamResponse):
 			if _, lookup := j.run.js.Stream(ctx, name); errors.Is(lookup, jetstream.ErrStreamNotFound) {

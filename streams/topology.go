@@ -211,7 +211,8 @@ func (r *Run) openStream(ctx context.Context, want jetstream.StreamConfig) error
 		err := r.conn.openStream(ctx, want)
 		if seam.HasCode(err, codeNoStorage) {
 			return fmt.Errorf("the broker has no room for stream %s, which sets %d MB aside: "+
-				"lower streams.max_trajectory_bytes, streams.rejected_max_bytes, streams.events_max_bytes and streams.journal_max_bytes, remove old runs, or give the broker more disk (broker.max_store_bytes): %w",
+				"lower streams.max_trajectory_bytes, streams.rejected_max_bytes, streams.events_max_bytes and streams.journal_max_bytes, "+
+				"remove old runs, or give the broker more disk (broker.max_store_bytes): %w",
 				want.Name, max(1, want.MaxBytes>>20), err)
 		}
 		return err

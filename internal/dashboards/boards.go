@@ -190,15 +190,18 @@ func agentsBoard() Board {
 				{"sum(weir_producer_episodes_overdue)", "now"},
 			}},
 			{Title: "Forks", Tells: "Trajectories that begin with turns of another one, and those whose tools answered otherwise.", Lines: []Line{{rateQuery("weir_producer_forks_total", "outcome"), "{{outcome}}"}}},
-			{Title: "Episodes taken up", Tells: "Episodes of other producers that went on here, the bytes that journals take, and the seconds that were lost.", Lines: []Line{
-				{rateQuery("weir_producer_journal_taken_up_total"), "taken up"}, {rateQuery("weir_producer_journal_bytes_total"), "bytes"},
+			{Title: "Episodes taken up", Tells: "Of other producers; the bytes of journals; the seconds lost.", Lines: []Line{
+				{rateQuery("weir_producer_journal_taken_up_total"), "taken up"},
+				{rateQuery("weir_producer_journal_bytes_total"), "bytes"},
 				{rateQuery("weir_producer_journal_lost_seconds_total"), "seconds lost"},
 			}},
-			{Title: "What journals gave back", Tells: "Recorded tokens and tool calls of episodes that were taken up, by what became of them.", Lines: []Line{
-				{rateQuery("weir_producer_journal_tokens_total", "what"), "tokens {{what}}"}, {rateQuery("weir_producer_journal_calls_total", "what"), "calls {{what}}"},
+			{Title: "What journals gave back", Tells: "Recorded tokens and calls, by what became of them.", Lines: []Line{
+				{rateQuery("weir_producer_journal_tokens_total", "what"), "tokens {{what}}"},
+				{rateQuery("weir_producer_journal_calls_total", "what"), "calls {{what}}"},
 			}},
 			{Title: "Episodes without a journal", Tells: "That went on without, or began again, by why.", Lines: []Line{
-				{rateQuery("weir_producer_journal_given_up_total", "why"), "without: {{why}}"}, {rateQuery("weir_producer_journal_begun_again_total", "why"), "begun again: {{why}}"},
+				{rateQuery("weir_producer_journal_given_up_total", "why"), "without: {{why}}"},
+				{rateQuery("weir_producer_journal_begun_again_total", "why"), "begun again: {{why}}"},
 			}},
 			{Title: "Tokens", Tells: "Of published trajectories, by who wrote them.", Lines: []Line{{rateQuery("weir_producer_tokens_total", "by"), "{{by}}"}}},
 		}},

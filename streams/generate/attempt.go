@@ -50,7 +50,9 @@ func (c *Client) attemptCall(
 	if err != nil {
 		return outcome{}, err
 	}
-	a := &attempt{client: c, ask: ask, most: most, out: out, progress: progress, replies: replies, reply: reply, direct: c.engineOf(ask.Cache())}
+	a := &attempt{
+		client: c, ask: ask, most: most, out: out, progress: progress, replies: replies, reply: reply, direct: c.engineOf(ask.Cache()),
+	}
 	defer func() {
 		c.closeReplies(reply)
 		if !a.over {
