@@ -131,6 +131,15 @@ func (j *journal) addEntries(contexts []schemas.JournalContext, samples []schema
 	}
 }
 
+// hurryEntries has what waits be written now.
+func (j *journal) hurryEntries() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.timer != nil {
+		j.timer.Reset(0)
+	}
+}
+
 // giveUp ends the writing; what is written stays. The lock is held.
 func (j *journal) giveUp(why string) {
 	if !j.over {

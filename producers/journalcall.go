@@ -104,6 +104,9 @@ func (one *recordedCall) endCall(ctx context.Context, r result) result {
 	one.entry.State, one.entry.Observation = schemas.JournalAnswered, EncodeObservation(r.said)
 	one.entry.Duration, one.entry.Error, one.entry.Failed = r.call.Duration, r.call.Error, r.call.Failed
 	one.journal.addEntries(nil, nil, []schemas.JournalCall{one.entry})
+	if one.effects.isFenced() || r.call.Duration >= journalEvery {
+		one.journal.hurryEntries() // a producer that dies before it is stored costs the episode, or the time of the call
+	}
 	return r
 }
 
