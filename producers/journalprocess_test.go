@@ -84,7 +84,7 @@ func TestEpisodesOutliveKilledProcesses(t *testing.T) {
 	defer cancel()
 	b := streamtest.Start(t)
 	topology := streams.DefaultTopology()
-	topology.MaxTrajectoryBytes, topology.RejectedMaxBytes, topology.Lease, topology.MaxDeliver = 64<<20, 16<<20, 500*time.Millisecond, 5
+	topology.MaxTrajectoryBytes, topology.RejectedMaxBytes, topology.Lease, topology.MaxDeliver = 64<<20, 16<<20, 500*time.Millisecond, 50
 	run, err := streamtest.Connect(t, streams.ConnectConfig{Broker: b}).Open(ctx, "test", topology)
 	require.NoError(t, err)
 
@@ -94,7 +94,7 @@ func TestEpisodesOutliveKilledProcesses(t *testing.T) {
 	go func() {
 		served <- generate.Serve(serving, run, "e1", func(ctx context.Context, r *schemas.GenerateRequest, emit func(*schemas.GenerateChunk) error) error {
 			sent := 0
-			g, err := (&seeded{pace: 25 * time.Millisecond}).GenerateProgress(ctx, r, func(g *generate.Result) {
+			g, err := (&seeded{pace: 40 * time.Millisecond}).GenerateProgress(ctx, r, func(g *generate.Result) {
 				sampled.Add(1)
 				sent = len(g.Tokens)
 				_ = emit(&schemas.GenerateChunk{Tokens: g.Tokens[sent-1:], Logprobs: g.Logprobs[sent-1:], Versions: g.Versions[sent-1:]})
@@ -137,7 +137,7 @@ func TestEpisodesOutliveKilledProcesses(t *testing.T) {
 	killed := make(chan struct{})
 	go func() {
 		defer close(killed)
-		ticks := time.NewTicker(700 * time.Millisecond)
+		ticks := time.NewTicker(1500 * time.Millisecond)
 		defer ticks.Stop()
 		for {
 			select {
