@@ -71,7 +71,7 @@ func (j *journal) takeUp(ctx context.Context, lease Lease) error {
 			return j.beginAgain(ctx, journalUnreadable)
 		case errors.Is(err, streams.ErrJournalLost):
 			j.abandonWriting(journalLost)
-			return nil //nolint:nilerr // it goes on without, and is counted
+			return nil
 		case err != nil:
 			j.abandonWriting(journalUnavailable)
 			return nil //nolint:nilerr // it goes on without, and is counted

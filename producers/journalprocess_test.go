@@ -161,7 +161,7 @@ func TestEpisodesOutliveKilledProcesses(t *testing.T) {
 			closed++
 			continue
 		}
-		require.Equal(t, want[d.Trajectory.ID], plainTrajectory(withDurations(d.Trajectory, ptr(want[d.Trajectory.ID]))))
+		require.Equal(t, want[d.Trajectory.ID], plainTrajectory(withDurations(d.Trajectory, new(want[d.Trajectory.ID]))))
 		trained += d.Trajectory.ActionTokens()
 	}
 	close(killing)
@@ -179,5 +179,3 @@ func TestEpisodesOutliveKilledProcesses(t *testing.T) {
 	require.Positive(t, kills)
 	require.Less(t, closed, len(tickets)/2)
 }
-
-func ptr[T any](v T) *T { return &v }
