@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -11,6 +12,7 @@ import (
 
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/gpu/hf"
+	"github.com/weir-rl/weir/gpu/native"
 	"github.com/weir-rl/weir/gpu/torch"
 	"github.com/weir-rl/weir/internal/fulltest"
 	"github.com/weir-rl/weir/internal/realpython"
@@ -237,4 +239,52 @@ func sampleFamily(t *testing.T, b torch.Backend, cfg gpu.Config, dir string, pro
 		}
 	}
 	return out
+}
+
+// A Python without Transformers is refused by name, with the command that installs it.
+func TestAMissingTransformersNamesItsInstallation(t *testing.T) {
+	python := needPython(t)
+	if exec.Command(python, "-c", "import transformers").Run() == nil {
+		t.Skipf("%s has Transformers", python)
+	}
+	tensors := []gpu.Tensor{{Name: "model.embed_tokens.weight", Shape: []int{7, 4}}}
+	cfg := gpu.Config{
+		ModelType: "gemma2", VocabSize: 7, HiddenSize: 4, NumLayers: 1, MaxPositions: 8,
+		Transformers: &gpu.TransformersModel{ConfigJSON: []byte(`{"model_type":"gemma2"}`), Tensors: tensors},
+	}
+	b := backend(1)
+	b.Config.Python = python
+	weights := &gpu.Weights{Tensors: []gpu.Tensor{{Name: tensors[0].Name, Shape: tensors[0].Shape, Data: make([]float32, 28)}}}
+	d, err := b.NewDecoder(cfg, weights, gpu.DecoderOptions{Slots: 1, MaxTokens: 8})
+	require.NoError(t, err)
+	defer d.(gpu.Ender).End()
+	err = d.(gpu.Starter).Start(t.Context())
+	require.ErrorContains(t, err, "a gemma2 model is built by Transformers, which ")
+	require.ErrorContains(t, err, "pip install 'transformers>=5,<6'")
+}
+
+// Settings that a model of Transformers does not have are refused by their keys.
+func TestSettingsThatAModuleDoesNotHaveAreRefused(t *testing.T) {
+	t.Parallel()
+	tensors := []gpu.Tensor{{Name: "model.embed_tokens.weight", Shape: []int{7, 4}}}
+	cfg := gpu.Config{
+		ModelType: "gemma2", VocabSize: 7, HiddenSize: 4, NumLayers: 1, MaxPositions: 8,
+		Transformers: &gpu.TransformersModel{ConfigJSON: []byte(`{"model_type":"gemma2"}`), Tensors: tensors},
+	}
+	for key, b := range map[string]torch.Backend{
+		"model.lora":    {Config: torch.DefaultConfig(), LoRA: native.LoRA{Rank: 2, Alpha: 2, Targets: []string{"q_proj"}}},
+		"torch.shard":   {Config: torch.Config{Shard: "fsdp", Ranks: 2}},
+		"torch.compile": {Config: torch.Config{Compile: "always"}},
+	} {
+		whole := torch.DefaultConfig()
+		if b.Config.Shard == "fsdp" {
+			whole.Shard, whole.Ranks = b.Config.Shard, b.Config.Ranks
+		}
+		if b.Config.Compile == "always" {
+			whole.Compile = b.Config.Compile
+		}
+		b.Config = whole
+		_, err := b.New(cfg)
+		require.ErrorContains(t, err, key+": Transformers builds the gemma2 model, ")
+	}
 }
