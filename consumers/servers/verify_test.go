@@ -286,3 +286,20 @@ func TestALookWithoutItsListShowsNothing(t *testing.T) {
 		require.InDelta(t, 1, w.checks("unknown"), 0)
 	})
 }
+
+// A vLLM on a processor empties the parameters of its linear layers, whose checksums are then of no bytes and never change. It is held to the
+// checksums of the other tensors: a load is right, and a load of nothing is seen. (Seen with vLLM 0.32.0 for processors, 2026-11-27.)
+func TestEmptiedParametersAreNoOldTensors(t *testing.T) {
+	t.Parallel()
+	o := good()
+	o.Release, o.Packed = fakeserver.VLLM32, true
+	w := newWorld(t, fakeserver.VLLM, func(c *consumers.Config) { c.Server.VerifyEvery = 1 }, o)
+	w.run()
+	w.swapSoon(0)
+	w.swap(1)
+	w.whole(ask("a", 4))
+	require.InDelta(t, 1, w.checks("right"), 0)
+	w.fakes[0].Inject("stale", 1)
+	_, err := w.Swap(t.Context(), w.snapshot(2))
+	require.ErrorContains(t, err, "it runs on old tensors")
+}

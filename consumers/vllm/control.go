@@ -3,6 +3,7 @@ package vllm
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"sync"
@@ -111,7 +112,12 @@ func (s *speaker) Label(ctx context.Context) (string, error) {
 	return *info.Version, nil
 }
 
-// Checksums are the SHA-256 of every parameter of every rank, by vLLM's names: from 0.32.0 on (entrypoints/rl/online/api_router.py:229).
+// sumOfNothing is the SHA-256 of no bytes.
+const sumOfNothing = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+
+// Checksums are the SHA-256 of every parameter of every rank, by vLLM's names: from 0.32.0 on (entrypoints/rl/online/api_router.py:229). A
+// parameter without numbers is left out: on processors vLLM lays each linear layer's weight out for its products and empties the parameter
+// (0.32.0, model_executor/layers/utils.py:544), so that its checksum never changes.
 func (s *speaker) Checksums(ctx context.Context) (map[string]string, error) {
 	var sums struct {
 		Checksums map[string]string `json:"checksums"`
@@ -120,6 +126,7 @@ func (s *speaker) Checksums(ctx context.Context) (map[string]string, error) {
 	if servers.Status(err) == http.StatusNotFound {
 		return nil, nil
 	}
+	maps.DeleteFunc(sums.Checksums, func(_, sum string) bool { return sum == sumOfNothing })
 	return sums.Checksums, err
 }
 

@@ -78,7 +78,7 @@ func MachineNeeds(cfg *config.Config) (doctor.Needs, error) {
 	n.Torch = cfg.Model.Engine == "torch" || sampler == "torch"
 	n.VLLM, n.SGLang = sampler == "vllm" && noServers(values), sampler == "sglang" && noServers(values)
 	n.Python = cfg.Torch.Python
-	n.CUDA = n.VLLM || n.SGLang || n.Torch && cfg.Torch.Device == "cuda"
+	n.CUDA = n.SGLang || n.Torch && cfg.Torch.Device == "cuda"
 	if cfg.Model.Folder == "" {
 		return n, nil
 	}

@@ -9,7 +9,7 @@ import (
 func (e *examination) examineDevices() {
 	driver, cards := e.examineDriver()
 	s := e.stack
-	needed := e.n.CUDA
+	needed := e.needsCUDA()
 	switch {
 	case s != nil && s.Available:
 		e.addGood("cuda", "%s, driver %s", s.CUDA, orUnknown(driver))
@@ -56,6 +56,14 @@ func (e *examination) examineDevices() {
 		e.addFinding("nccl", Unused, "", "none")
 	}
 }
+
+// needsCUDA reports whether the run needs a device: a vLLM that is built for processors needs none.
+func (e *examination) needsCUDA() bool {
+	return e.n.CUDA || e.n.VLLM && (e.stack == nil || !strings.HasSuffix(e.stack.VLLM, cpuBuild))
+}
+
+// cpuBuild ends the version of a vLLM for processors.
+const cpuBuild = "+cpu"
 
 // examineDriver reads the driver's version and the cards from nvidia-smi.
 func (e *examination) examineDriver() (version string, cards []string) {

@@ -37,7 +37,7 @@ type Line struct {
 type Needs struct {
 	// Python is the interpreter that is configured; "" is the first that has PyTorch.
 	Python string
-	// Torch, CUDA, VLLM and SGLang are whether the run uses them.
+	// Torch, CUDA, VLLM and SGLang are whether the run uses them. VLLM asks for CUDA too, unless the vLLM is built for processors.
 	Torch, CUDA, VLLM, SGLang bool
 	// Sandbox is whether tools run code in a sandbox.
 	Sandbox bool

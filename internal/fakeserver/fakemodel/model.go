@@ -16,11 +16,11 @@ import (
 	"github.com/weir-rl/weir/gpu/safetensors"
 )
 
-// Config is the model's.
+// Config is the model's: small, with heads that are as wide as vLLM's attention on processors takes.
 func Config() gpu.Config {
 	return gpu.Config{
 		Architectures: []string{"LlamaForCausalLM"}, ModelType: "llama", VocabSize: 29, HiddenSize: 16, IntermediateSize: 24, NumLayers: 2,
-		NumHeads: 2, NumKVHeads: 1, RopeTheta: 1e4, RMSNormEps: 1e-6, TieEmbeddings: true, MaxPositions: 64, DType: "float32",
+		NumHeads: 2, NumKVHeads: 1, HeadDim: 32, RopeTheta: 1e4, RMSNormEps: 1e-6, TieEmbeddings: true, MaxPositions: 64, DType: "float32",
 	}
 }
 

@@ -1,0 +1,26 @@
+package realpython
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// VLLMVariable is the environment variable with the path of a Python interpreter that has vLLM, such as $HOME/.cache/weir/vllm/bin/python. It is an
+// environment of its own: vLLM pins a PyTorch.
+const VLLMVariable = "WEIR_VLLM_PYTHON"
+
+// VLLM is the path of the program vllm beside the interpreter that VLLMVariable names. The test is skipped where there is none.
+func VLLM(t testing.TB) string {
+	t.Helper()
+	python := os.Getenv(VLLMVariable)
+	if python == "" {
+		t.Skipf("%s names no Python with vLLM: make python-vllm installs a build for processors", VLLMVariable)
+	}
+	path, err := exec.LookPath(filepath.Join(filepath.Dir(python), "vllm"))
+	if err != nil {
+		t.Skipf("%s=%s has no program vllm beside it: make python-vllm installs it: %v", VLLMVariable, python, err)
+	}
+	return path
+}
