@@ -164,6 +164,9 @@ func (s *server) examineSettings(ctx context.Context, want *consumers.Snapshot) 
 	if err := checkSameModel(m.Path, want.Config); err != nil {
 		return err
 	}
+	if err := s.refuseKeptHead(ctx, want); err != nil {
+		return err
+	}
 	p := s.pool
 	// The positions that a server keeps end an episode a few tokens before its limit; no setting frees them.
 	if takes := m.MaxTokens + m.Kept; m.MaxTokens > 0 && takes < p.cfg.Longest {

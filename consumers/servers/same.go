@@ -1,14 +1,44 @@
 package servers
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path/filepath"
 
+	"github.com/weir-rl/weir/consumers"
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/gpu/hf"
 )
+
+// HeadKeeper is a [Speaker] of a server that may keep, through a load, the head that it was started with, where the head is the embedding.
+type HeadKeeper interface {
+	// KeepsHead reports whether the server does.
+	KeepsHead(ctx context.Context) (bool, error)
+}
+
+// refuseKeptHead refuses a server that would sample with the head of the version that it was started with. No checksum shows that: the
+// embedding is new, and its copy that the head multiplies by is not.
+func (s *server) refuseKeptHead(ctx context.Context, want *consumers.Snapshot) error {
+	k, is := s.speaker.(HeadKeeper)
+	if !is || !want.Config.TieEmbeddings {
+		return nil
+	}
+	kept := false
+	err := limitTime(ctx, s.pool.cfg.Server.LoadTimeout, "load_timeout", func(ctx context.Context) (err error) {
+		kept, err = k.KeepsHead(ctx)
+		return err
+	})
+	switch {
+	case err != nil:
+		return fmt.Errorf("ask whether its loads reach the head: %w", err)
+	case kept:
+		return &SettingError{Setting: "it is a vLLM for processors, whose loads do not reach a head that is the embedding: it would sample with the head that it was started with; " +
+			"train a model with a head of its own (model.tie_embeddings: false), or sample with inference.engine native or torch, or with vLLM on a GPU"}
+	}
+	return nil
+}
 
 // checkSameModel refuses a server whose model folder can be read here and is another model's.
 func checkSameModel(path string, want gpu.Config) error {

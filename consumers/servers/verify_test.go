@@ -1,11 +1,14 @@
 package servers_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -14,7 +17,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-rl/weir/consumers"
+	"github.com/weir-rl/weir/gpu/hf"
+	"github.com/weir-rl/weir/gpu/native"
+	"github.com/weir-rl/weir/gpu/safetensors"
 	"github.com/weir-rl/weir/internal/fakeserver"
+	"github.com/weir-rl/weir/internal/fakeserver/fakemodel"
 )
 
 // checks counts verified loads by their result.
@@ -302,4 +309,37 @@ func TestEmptiedParametersAreNoOldTensors(t *testing.T) {
 	w.fakes[0].Inject("stale", 1)
 	_, err := w.Swap(t.Context(), w.snapshot(2))
 	require.ErrorContains(t, err, "it runs on old tensors")
+}
+
+// A vLLM on a processor keeps the head that it was started with, where the head is the embedding, and its checksums do not show it. It is refused
+// with the remedy. (Seen with vLLM 0.32.0 for processors, 2026-11-27: log-probabilities were off by up to 7 nats.)
+func TestAServerThatKeepsATiedHeadIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, packed := range []bool{true, false} {
+		w := newWorld(t, fakeserver.VLLM, nil)
+		tied := fakemodel.Config()
+		tied.TieEmbeddings = true
+		for _, v := range []int64{0, 1000} {
+			e, err := native.New(tied, native.Options{Seed: uint64(v), Threads: 1})
+			require.NoError(t, err)
+			weights, err := e.Weights(t.Context())
+			require.NoError(t, err)
+			w.folders[v] = filepath.Join(w.dir, fmt.Sprint("tied", v))
+			require.NoError(t, hf.Save(w.folders[v], tied, weights, nil, safetensors.F32))
+		}
+		o := good()
+		o.Release, o.Packed = fakeserver.VLLM32, packed
+		o2 := newWorldOver(t, w, nil, w.fake(o).URL())
+		ran := make(chan error, 1)
+		ctx, stop := context.WithCancel(t.Context())
+		go func() { ran <- o2.Run(ctx) }()
+		_, err := o2.Swap(ctx, consumers.Snapshot{Config: tied, Dir: w.folders[0]})
+		stop()
+		if packed {
+			require.ErrorContains(t, err, "vLLM for processors")
+			require.ErrorContains(t, <-ran, "model.tie_embeddings: false")
+		} else {
+			require.NoError(t, errors.Join(err, <-ran))
+		}
+	}
 }

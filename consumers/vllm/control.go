@@ -119,6 +119,25 @@ const sumOfNothing = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b78
 // parameter without numbers is left out: on processors vLLM lays each linear layer's weight out for its products and empties the parameter
 // (0.32.0, model_executor/layers/utils.py:544), so that its checksum never changes.
 func (s *speaker) Checksums(ctx context.Context) (map[string]string, error) {
+	sums, err := s.readChecksums(ctx)
+	maps.DeleteFunc(sums, func(_, sum string) bool { return sum == sumOfNothing })
+	return sums, err
+}
+
+// KeepsHead reports whether this is a vLLM for processors. A head is laid out for its products there too, and where it is the embedding a load
+// does not lay it out anew (0.32.0, model_executor/layers/vocab_parallel_embedding.py:71; its log has "ParallelLMHead: Failed to load weights").
+func (s *speaker) KeepsHead(ctx context.Context) (bool, error) {
+	sums, err := s.readChecksums(ctx)
+	for _, sum := range sums {
+		if sum == sumOfNothing {
+			return true, nil
+		}
+	}
+	return false, err
+}
+
+// readChecksums are the checksums as the server sends them; nil where it has no route for them.
+func (s *speaker) readChecksums(ctx context.Context) (map[string]string, error) {
 	var sums struct {
 		Checksums map[string]string `json:"checksums"`
 	}
@@ -126,7 +145,6 @@ func (s *speaker) Checksums(ctx context.Context) (map[string]string, error) {
 	if servers.Status(err) == http.StatusNotFound {
 		return nil, nil
 	}
-	maps.DeleteFunc(sums.Checksums, func(_, sum string) bool { return sum == sumOfNothing })
 	return sums.Checksums, err
 }
 

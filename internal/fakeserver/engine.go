@@ -27,6 +27,7 @@ type engine struct {
 	slots      int
 	pace       time.Duration
 	shy        bool // half of the sampled stop tokens are drawn again
+	packed     bool // loads do not reach a head that is the embedding
 
 	// stepping is held while a step runs, and while the weights change.
 	stepping sync.Mutex
@@ -35,6 +36,7 @@ type engine struct {
 	mu      sync.Mutex
 	dec     gpu.Decoder
 	weights *gpu.Weights
+	head    *gpu.Tensor // the first, where packed keeps it
 	config  gpu.Config
 	label   string
 	paused  bool
@@ -112,6 +114,9 @@ func (e *engine) loadFolder(dir, label string, keepCache bool, only func(name st
 	defer e.stepping.Unlock()
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.packed {
+		e.keepHead(m)
+	}
 	if e.dec == nil {
 		e.dec, err = e.newDecoder(m.Config, m.Weights, gpu.DecoderOptions{Slots: e.slots, MaxTokens: m.Config.MaxPositions})
 		if err != nil {
@@ -142,6 +147,22 @@ func (e *engine) loadFolder(dir, label string, keepCache bool, only func(name st
 		}
 	}
 	return nil
+}
+
+// keepHead gives a model whose head is its embedding the first model's embedding for its head, as vLLM for processors does.
+func (e *engine) keepHead(m *hf.Model) {
+	if !m.Config.TieEmbeddings {
+		return
+	}
+	if e.head == nil {
+		for _, t := range m.Weights.Tensors {
+			if t.Name == "model.embed_tokens.weight" {
+				e.head = &gpu.Tensor{Name: "lm_head.weight", Shape: t.Shape, Data: t.Data}
+			}
+		}
+	}
+	m.Config.TieEmbeddings = false
+	m.Weights.Tensors = append(m.Weights.Tensors, *e.head)
 }
 
 // addCall queues a call.

@@ -20,7 +20,7 @@ import (
 func Config() gpu.Config {
 	return gpu.Config{
 		Architectures: []string{"LlamaForCausalLM"}, ModelType: "llama", VocabSize: 29, HiddenSize: 16, IntermediateSize: 24, NumLayers: 2,
-		NumHeads: 2, NumKVHeads: 1, HeadDim: 32, RopeTheta: 1e4, RMSNormEps: 1e-6, TieEmbeddings: true, MaxPositions: 64, DType: "float32",
+		NumHeads: 2, NumKVHeads: 1, HeadDim: 32, RopeTheta: 1e4, RMSNormEps: 1e-6, MaxPositions: 64, DType: "float32",
 	}
 }
 
