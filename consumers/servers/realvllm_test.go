@@ -210,6 +210,23 @@ func TestAPublishedVLLMServesARun(t *testing.T) {
 	}
 }
 
+// A published vLLM without its route of tokens answers at the route of text: its log-probabilities are the same, and its calls are cut at a swap
+// and go on.
+func TestAPublishedVLLMServesByTheRouteOfText(t *testing.T) {
+	program := realpython.VLLM(t)
+	setRealEnv(t)
+	url := startReal(t, program, newRealWorld(t, program, "", nil).folder(1000), "--no-enable-scale-out")
+	w := newRealWorld(t, program, url, nil)
+	w.run()
+	w.swapSoon(0)
+	req := ask("a", 30)
+	require.Less(t, w.mostDifference(req, w.whole(req)), 1e-4)
+	w.swapWhileGenerating(5)
+	w.whole(ask("after", 30))
+	require.InDelta(t, 0, testutil.ToFloat64(w.metrics.ForServers().Failed), 0)
+	require.Positive(t, testutil.ToFloat64(w.metrics.ForServers().Cut))
+}
+
 // swapWhileGenerating has a server take versions 1 to n while four callers generate. An answer of a single version is compared with Weir's engine.
 func (w *world) swapWhileGenerating(n int64) {
 	w.t.Helper()

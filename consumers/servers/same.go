@@ -12,14 +12,15 @@ import (
 	"github.com/weir-rl/weir/gpu/hf"
 )
 
-// HeadKeeper is a [Speaker] of a server that may keep, through a load, the head that it was started with, where the head is the embedding.
+// HeadKeeper is a [Speaker] of a server that may keep, through a load, the head that it was started with, where the head is the
+// embedding.
 type HeadKeeper interface {
 	// KeepsHead reports whether the server does.
 	KeepsHead(ctx context.Context) (bool, error)
 }
 
-// refuseKeptHead refuses a server that would sample with the head of the version that it was started with. No checksum shows that: the
-// embedding is new, and its copy that the head multiplies by is not.
+// refuseKeptHead refuses a server that would sample with the head of the version that it was started with. No checksum shows
+// that: the embedding is new, and its copy that the head multiplies by is not.
 func (s *server) refuseKeptHead(ctx context.Context, want *consumers.Snapshot) error {
 	k, is := s.speaker.(HeadKeeper)
 	if !is || !want.Config.TieEmbeddings {
@@ -34,8 +35,9 @@ func (s *server) refuseKeptHead(ctx context.Context, want *consumers.Snapshot) e
 	case err != nil:
 		return fmt.Errorf("ask whether its loads reach the head: %w", err)
 	case kept:
-		return &SettingError{Setting: "it is a vLLM for processors, whose loads do not reach a head that is the embedding: it would sample with the head that it was started with; " +
-			"train a model with a head of its own (model.tie_embeddings: false), or sample with inference.engine native or torch, or with vLLM on a GPU"}
+		return &SettingError{Setting: "it is a vLLM for processors, whose loads do not reach a head that is the embedding: " +
+			"it would sample with the head that it was started with; train a model with a head of its own (model.tie_embeddings: false), " +
+			"or sample with inference.engine native or torch, or with vLLM on a GPU"}
 	}
 	return nil
 }

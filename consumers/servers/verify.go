@@ -210,8 +210,9 @@ func compareLikely(before, now *evidence, want *consumers.Snapshot, changes []ch
 		errStale, want.Version, len(changes), before.snapshot.Version)}
 }
 
-// isSameLikely reports whether the tokens that two lists have in common have the same numbers to the last bit. A list has the sampled token too,
-// which another draw leaves out: vLLM and SGLang list it beside the most likely tokens, or in the place of the last of them.
+// isSameLikely reports whether the tokens that two lists have in common have the same numbers to the last bit. A list has the
+// sampled token too, which another draw leaves out: vLLM and SGLang list it beside the most likely tokens, or in the place of the
+// last of them.
 func isSameLikely(a, b []Likely) bool {
 	common := 0
 	for _, x := range a {

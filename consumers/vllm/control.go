@@ -115,17 +115,19 @@ func (s *speaker) Label(ctx context.Context) (string, error) {
 // sumOfNothing is the SHA-256 of no bytes.
 const sumOfNothing = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
-// Checksums are the SHA-256 of every parameter of every rank, by vLLM's names: from 0.32.0 on (entrypoints/rl/online/api_router.py:229). A
-// parameter without numbers is left out: on processors vLLM lays each linear layer's weight out for its products and empties the parameter
-// (0.32.0, model_executor/layers/utils.py:544), so that its checksum never changes.
+// Checksums are the SHA-256 of every parameter of every rank, by vLLM's names: from 0.32.0 on
+// (entrypoints/rl/online/api_router.py:229). A parameter without numbers is left out: on processors vLLM lays each linear layer's
+// weight out for its products and empties the parameter (0.32.0, model_executor/layers/utils.py:544), so that its checksum never
+// changes.
 func (s *speaker) Checksums(ctx context.Context) (map[string]string, error) {
 	sums, err := s.readChecksums(ctx)
 	maps.DeleteFunc(sums, func(_, sum string) bool { return sum == sumOfNothing })
 	return sums, err
 }
 
-// KeepsHead reports whether this is a vLLM for processors. A head is laid out for its products there too, and where it is the embedding a load
-// does not lay it out anew (0.32.0, model_executor/layers/vocab_parallel_embedding.py:71; its log has "ParallelLMHead: Failed to load weights").
+// KeepsHead reports whether this is a vLLM for processors. A head is laid out for its products there too, and where it is the
+// embedding a load does not lay it out anew (0.32.0, model_executor/layers/vocab_parallel_embedding.py:71; its log has
+// "ParallelLMHead: Failed to load weights").
 func (s *speaker) KeepsHead(ctx context.Context) (bool, error) {
 	sums, err := s.readChecksums(ctx)
 	for _, sum := range sums {

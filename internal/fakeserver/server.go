@@ -48,9 +48,9 @@ type Options struct {
 	PromptDetails bool
 	// NoSalt has SGLang not know cache_salt, as before 0.5.18.
 	NoSalt bool
-	// Packed has vLLM be a build for processors. Its checksums of linear layers are those of no bytes: their weights are laid out for the
-	// products, and the parameters are emptied (0.32.0, model_executor/layers/utils.py:544). A head that is the embedding is laid out once:
-	// loads do not reach it (:71 of vocab_parallel_embedding.py).
+	// Packed has vLLM be a build for processors. Its checksums of linear layers are those of no bytes: their weights are laid out
+	// for the products, and the parameters are emptied (0.32.0, model_executor/layers/utils.py:544). A head that is the embedding
+	// is laid out once: loads do not reach it (:71 of vocab_parallel_embedding.py).
 	Packed bool
 	// NoHealthToken has SGLang answer /health without sampling a token.
 	NoHealthToken bool

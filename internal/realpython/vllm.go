@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// VLLMVariable is the environment variable with the path of a Python interpreter that has vLLM, such as $HOME/.cache/weir/vllm/bin/python. It is an
-// environment of its own: vLLM pins a PyTorch.
+// VLLMVariable is the environment variable with the path of a Python interpreter that has vLLM, such as
+// $HOME/.cache/weir/vllm/bin/python. It is an environment of its own: vLLM pins a PyTorch.
 const VLLMVariable = "WEIR_VLLM_PYTHON"
 
 // VLLM is the path of the program vllm beside the interpreter that VLLMVariable names. The test is skipped where there is none.
