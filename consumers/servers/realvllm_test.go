@@ -34,8 +34,8 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// realArgs are what a vLLM on a processor needs beside Weir's own arguments: no compiled graphs, whose copies of the weights a load does not
-// reach. The folders of these tests have no tokenizer.
+// realArgs are what a vLLM on a processor is started with beside Weir's own arguments: without compiled graphs, which take a minute or more to
+// make. The folders of these tests have no tokenizer.
 var realArgs = []string{"--enforce-eager", "--dtype", "float32", "--skip-tokenizer-init"}
 
 // setRealEnv has the servers that the test starts be small and look nothing up in the network.

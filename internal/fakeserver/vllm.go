@@ -216,10 +216,9 @@ func (s *Server) vllmTokens(w http.ResponseWriter, r *http.Request) {
 			content = content[1:]
 		}
 		choice["logprobs"] = map[string]any{"content": content}
-		out := map[string]any{
-			"request_id": "generate-tokens-" + body.ID, "output_mode": "tokens", "model": s.o.Dir, "prompt_logprobs": nil, "choices": []any{choice},
-		}
-		if !body.Stream || s.o.Whole {
+		out := map[string]any{"request_id": "generate-tokens-" + body.ID, "output_mode": "tokens", "choices": []any{choice}}
+		if !body.Stream || s.o.Whole { // a stream's events have no such fields (0.32.0, entrypoints/scale_out/token_in_token_out/protocol.py:476)
+			out["model"], out["prompt_logprobs"] = s.o.Dir, nil
 			out["usage"] = s.usageOf(p, len(body.Tokens))
 		}
 		return out
@@ -326,7 +325,7 @@ func (s *Server) vllmText(w http.ResponseWriter, r *http.Request) {
 			if !body.Options.Usage {
 				return nil
 			}
-			return map[string]any{"id": "cmpl-1", "object": "text_completion", "choices": []any{}, "usage": s.usageOf(p, len(body.Prompt))}
+			return map[string]any{"id": "cmpl-1", "object": "text_completion", "model": s.o.Dir, "choices": []any{}, "usage": s.usageOf(p, len(body.Prompt))}
 		}
 		choice := map[string]any{"index": 0, "text": "", "finish_reason": nil}
 		s.finishVLLM(choice, p)

@@ -11,6 +11,19 @@ import (
 // $HOME/.cache/weir/vllm/bin/python. It is an environment of its own: vLLM pins a PyTorch.
 const VLLMVariable = "WEIR_VLLM_PYTHON"
 
+// VLLMPython is the path of that interpreter. The test is skipped where there is none, or it cannot import a module.
+func VLLMPython(t testing.TB, module string) string {
+	t.Helper()
+	python := os.Getenv(VLLMVariable)
+	if python == "" {
+		t.Skipf("%s names no Python with %s: make python-vllm installs it", VLLMVariable, module)
+	}
+	if out, err := exec.CommandContext(t.Context(), python, "-c", "import "+module).CombinedOutput(); err != nil {
+		t.Skipf("%s=%s cannot import %s: %.400s", VLLMVariable, python, module, out)
+	}
+	return python
+}
+
 // VLLM is the path of the program vllm beside the interpreter that VLLMVariable names. The test is skipped where there is none.
 func VLLM(t testing.TB) string {
 	t.Helper()
