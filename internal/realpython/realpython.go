@@ -1,5 +1,6 @@
-// Package realpython finds the interpreter with the published Python packages that some tests hold Weir against: the real SDKs, servers and readers in the
-// place of stand-ins. requirements.txt beside this file pins them; `make python` installs them into a virtual environment.
+// Package realpython finds the interpreter with the published Python packages that some tests hold Weir against: the real SDKs,
+// servers and readers in the place of stand-ins. requirements.txt beside this file pins them; `make python` installs them into a
+// virtual environment.
 package realpython
 
 import (
@@ -12,11 +13,12 @@ import (
 // Variable is the environment variable with the interpreter's path, such as $HOME/.cache/weir/python/bin/python.
 const Variable = "WEIR_PYTHON"
 
-// Needed is the environment variable that, where it is not empty, has a test fail that would be skipped: for machines that have the packages.
+// Needed is the environment variable that, where it is not empty, has a test fail that would be skipped: for machines that have
+// the packages.
 const Needed = "WEIR_NEED_PYTHON"
 
-// Interpreter is the path of the interpreter. The test is skipped, naming the missing package, where Variable names no interpreter or the interpreter cannot import a package of
-// the modules.
+// Interpreter is the path of the interpreter. The test is skipped, naming the missing package, where Variable names no interpreter
+// or the interpreter cannot import a package of the modules.
 func Interpreter(t testing.TB, modules ...string) string {
 	t.Helper()
 	path := os.Getenv(Variable)
