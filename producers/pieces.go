@@ -35,26 +35,25 @@ func (t *Transcript) Pieces() []Piece {
 	return t.pieces()
 }
 
-// listPieces returns the pieces of the episode, whose turns are in order.
-func (e *Episode) listPieces() []Piece {
-	tok, ok := e.env.Tokenizer.(controlling)
+// listPieces returns the pieces of segments, whose turns are in order.
+func listPieces(tokenizer Tokenizer, segments []schemas.Segment, turns []schemas.Turn) []Piece {
+	tok, ok := tokenizer.(controlling)
 	if !ok {
 		return nil
 	}
 	var out []Piece
-	turns := e.turns
-	for i := range e.segments {
-		s := &e.segments[i]
+	for i := range segments {
+		s := &segments[i]
 		at := 0
 		if i > 0 {
 			at = continuationStart(s, tok)
 		}
 		for len(turns) > 0 && turns[0].Segment == i {
-			out = e.appendPieces(out, tok, s.Tokens[at:turns[0].Start], false)
-			out = e.appendPieces(out, tok, s.Tokens[turns[0].Start:turns[0].End], true)
+			out = appendPieces(out, tok, tokenizer.Decode, s.Tokens[at:turns[0].Start], false)
+			out = appendPieces(out, tok, tokenizer.Decode, s.Tokens[turns[0].Start:turns[0].End], true)
 			at, turns = turns[0].End, turns[1:]
 		}
-		out = e.appendPieces(out, tok, s.Tokens[at:], false)
+		out = appendPieces(out, tok, tokenizer.Decode, s.Tokens[at:], false)
 	}
 	return out
 }
@@ -74,14 +73,14 @@ func continuationStart(s *schemas.Segment, tok controlling) int {
 }
 
 // appendPieces appends the pieces of tokens that the same side wrote.
-func (e *Episode) appendPieces(out []Piece, tok controlling, ids []int32, sampled bool) []Piece {
+func appendPieces(out []Piece, tok controlling, decode func([]int32) string, ids []int32, sampled bool) []Piece {
 	for at := 0; at < len(ids); {
 		p := Piece{Sampled: sampled, Control: tok.Special(ids[at])}
 		end := at + 1
 		for !p.Control && end < len(ids) && !tok.Special(ids[end]) {
 			end++
 		}
-		if p.Text = e.env.Tokenizer.Decode(ids[at:end]); p.Control {
+		if p.Text = decode(ids[at:end]); p.Control {
 			p.Text = tok.Token(ids[at])
 		}
 		p.Last, at = sampled && end == len(ids), end

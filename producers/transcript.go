@@ -79,21 +79,18 @@ func (e *Episode) sortTurns() {
 // newTranscript returns the transcript of the episode so far.
 func (e *Episode) newTranscript() *Transcript {
 	e.sortTurns()
-	t := &Transcript{Prompt: e.ticket.Prompt.Text, Answer: e.answer, Stop: e.stop, Posted: e.posted, Metrics: e.reported, pieces: e.listPieces}
-	var said []int32
-	for i := range e.segments {
-		s := &e.segments[i]
-		t.Contexts = append(t.Contexts, TranscriptContext{Agent: s.Agent, Text: e.env.Tokenizer.Decode(s.Tokens)})
-		if i == 0 {
-			said = append(said, s.Tokens...)
-		} else if at := slices.Index(s.ActionMask, 1); at >= 0 {
-			said = append(said, s.Tokens[at:]...)
+	t := &Transcript{Prompt: e.ticket.Prompt.Text, Answer: e.answer, Stop: e.stop, Posted: e.posted, Metrics: e.reported}
+	t.pieces = func() []Piece {
+		turns := make([]schemas.Turn, len(e.turns))
+		for i, turn := range e.turns {
+			turns[i] = turn.Turn
 		}
+		return listPieces(e.env.Tokenizer, e.segments, turns)
 	}
+	t.addContexts(e.segments, e.env.Tokenizer)
 	for _, c := range e.contexts {
 		t.Contexts[c.segment].Answer = c.answer
 	}
-	t.Text = e.env.Tokenizer.Decode(said)
 	for _, turn := range e.turns {
 		tokens := e.segments[turn.Segment].Tokens[turn.Start:turn.End]
 		t.Sampled += len(tokens)
@@ -105,6 +102,21 @@ func (e *Episode) newTranscript() *Transcript {
 		t.Turns = append(t.Turns, out)
 	}
 	return t
+}
+
+// addContexts adds the segments and the whole text.
+func (t *Transcript) addContexts(segments []schemas.Segment, tok Tokenizer) {
+	var said []int32
+	for i := range segments {
+		s := &segments[i]
+		t.Contexts = append(t.Contexts, TranscriptContext{Agent: s.Agent, Text: tok.Decode(s.Tokens)})
+		if i == 0 {
+			said = append(said, s.Tokens...)
+		} else if at := slices.Index(s.ActionMask, 1); at >= 0 {
+			said = append(said, s.Tokens[at:]...)
+		}
+	}
+	t.Text = tok.Decode(said)
 }
 
 // addCall adds a call to the turn.

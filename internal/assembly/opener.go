@@ -68,8 +68,8 @@ type opener struct {
 	// apart and link are of the tools that are placed on workers; nil where every tool is called here.
 	apart *workspace.Manager
 	link  *toolworker.Link
-	// noAgents opens tasks without agents and demonstrations.
-	noAgents bool
+	// noAgents opens tasks without agents and demonstrations, noTools without tools.
+	noAgents, noTools bool
 }
 
 // newOpener opens tools that are placed on workers too.
@@ -242,6 +242,10 @@ func (o *opener) openTask(ctx context.Context, name string, setup *tasks.Setup, 
 // openTools opens the tools that a task names, else the task brings its own, and holds the task's questions against them.
 func (o *opener) openTools(ctx context.Context, t *Task) error {
 	section := o.cfg.Tasks[t.Name]
+	if o.noTools {
+		t.tools, t.plain = nil, nil
+		return nil
+	}
 	if len(section.Tools) > 0 {
 		t.tools, t.plain = nil, nil
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/weir-rl/weir/internal/audit"
 	"github.com/weir-rl/weir/internal/export"
 	"github.com/weir-rl/weir/internal/realpython"
+	"github.com/weir-rl/weir/internal/rescore"
 	"github.com/weir-rl/weir/internal/runfolder"
 	"github.com/weir-rl/weir/trainer/checkpoint"
 )
@@ -29,6 +30,7 @@ run: {dir: `+dir+`}
 trainer:
   {steps: 2, eta: 0, batch_groups: 2, group_size: 4, minibatches: 1, cold_start: {steps: 10}, selection: {drop_zero_variance: false},
   archive: {required: true, samples: -1, messages: {bytes: 1073741824}}}
+tasks: {library: {reward: {length: 0.5, format: 0.25}}}
 eval: {every: 0, test_questions: 1}
 view: {listen: ""}
 `), 0o600))
@@ -105,6 +107,7 @@ func TestWhatWasPurgedIsReadFromTheArchive(t *testing.T) {
 	entries, err := os.ReadDir(tables)
 	require.NoError(t, err)
 	require.Len(t, entries, 3, "nothing half-written stays")
+	t.Run("trajectories are scored again", func(t *testing.T) { rescoreArchive(t, dir, len(rows)) })
 	t.Run("tables in Python", func(t *testing.T) { readTablesInPython(t, tables, len(rows), len(tokens)) })
 
 	// One bit of a segment: the audit names it, and so do those who read it.
@@ -185,4 +188,53 @@ func readTablesInPython(t *testing.T, tables string, trajectories, tokens int) {
 			require.Equal(t, tokens, haveTokens)
 		})
 	}
+}
+
+// rescoreArchive scores every trajectory of an archived run again: by the run's own reward, by another, and behind a cut row.
+func rescoreArchive(t *testing.T, dir string, trajectories int) {
+	t.Helper()
+	readRows := func(file string) map[string]rescore.Row {
+		out := map[string]rescore.Row{}
+		for row, err := range rescore.Read(file) {
+			require.NoError(t, err)
+			out[fmt.Sprint(row.ID, row.Sequence)] = *row
+		}
+		return out
+	}
+	file := filepath.Join(dir, "demo", "rescored.jsonl")
+	out, err := runWeir(t, "", "rescore", "--run.dir", dir)
+	require.NoError(t, err)
+	require.Contains(t, out, fmt.Sprintf("%d rows in %s, %d of them new", trajectories, file, trajectories))
+	same := readRows(file)
+	require.Len(t, same, trajectories)
+	different := map[float64]bool{}
+	for _, row := range same {
+		different[row.Was] = true
+		require.Empty(t, row.Error)
+		require.Equal(t, row.Was, *row.Reward, row.ID)
+		require.Equal(t, row.WasRewards, row.Rewards, row.ID)
+		require.NotNil(t, row.Step, row.ID)
+	}
+
+	require.Greater(t, len(different), 1, "the rewards are not all equal")
+	_, err = runWeir(t, "", "rescore", "--run.dir", dir, "--tasks.library.reward.length", "2")
+	require.ErrorContains(t, err, file+" was begun with tasks.library.reward.length 0.5, and it is 2 now")
+	other := filepath.Join(dir, "other.jsonl")
+	again := []string{"rescore", "--run.dir", dir, "--tasks.library.reward.length", "2", "--out", other, "-o", "json"}
+	_, err = runWeir(t, "", again...)
+	require.NoError(t, err)
+	rows := readRows(other)
+	for name, row := range rows {
+		require.InDelta(t, row.Was+1.5*row.Rewards["length"], *row.Reward, 1e-9, name)
+	}
+	whole := read(t, other)
+	require.NoError(t, os.WriteFile(other, whole[:len(whole)-20], 0o644))
+	out, err = runWeir(t, "", again...)
+	require.NoError(t, err)
+	require.Contains(t, out, `"added":1,`)
+	require.Equal(t, string(whole), string(read(t, other)), "a cut row is written again, and no other")
+
+	_, err = runWeir(t, "", "rescore", "--run.dir", dir, "--tasks.library.reward.type", "posted", "--out", filepath.Join(dir, "posted.jsonl"))
+	require.ErrorContains(t, err, "tasks.library.reward reads the reward that the agent posted, which is not stored with a trajectory")
+	require.NoFileExists(t, filepath.Join(dir, "posted.jsonl"))
 }

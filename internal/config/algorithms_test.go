@@ -74,6 +74,26 @@ func TestWhatARunHasWrittenForAnotherAlgorithmIsLeftOut(t *testing.T) {
 	require.ErrorContains(t, err, "trainer.loss.options.dual_clip (from "+written+"): loss cispo has no such key", "a file of the user's says what he wants")
 }
 
+// The same holds for a reward of another type.
+func TestWhatARunHasWrittenForAnotherRewardIsLeftOut(t *testing.T) {
+	t.Parallel()
+	cfg, err := load(map[string]string{"tasks.library.reward.format": "0.25"})
+	require.NoError(t, err)
+	text, err := YAML(cfg)
+	require.NoError(t, err)
+	written := writeFile(t, string(text))
+	same, _, err := Resolve(builtin.Doors(), Sources{Written: written})
+	require.NoError(t, err)
+	require.InDelta(t, 0.25, Values(same)["tasks.library.reward.format"], 0)
+	posted := map[string]string{"tasks.library.reward.type": "posted", "tasks.library.reward.missing": "0.5"}
+	other, _, err := Resolve(builtin.Doors(), Sources{Written: written, Flags: posted})
+	require.NoError(t, err)
+	require.NoError(t, other.Finish())
+	require.InDelta(t, 0.5, Values(other)["tasks.library.reward.missing"], 0)
+	_, _, err = Resolve(builtin.Doors(), Sources{Files: []string{written}, Flags: posted})
+	require.ErrorContains(t, err, "tasks.library.reward.format (from "+written+"): unknown key", "a file of the user's says what he wants")
+}
+
 // What a program brings has keys in the same place.
 func TestAnAlgorithmOfTheProgramsOwnHasKeys(t *testing.T) {
 	t.Parallel()

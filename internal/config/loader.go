@@ -243,6 +243,15 @@ func (l *loader) lastText(key, otherwise string) string {
 	return otherwise
 }
 
+// leaveOutWritten leaves out the keys of a section that a run has written for another type than the section has now.
+func (l *loader) leaveOutWritten(section, typ string) {
+	for _, layer := range l.layers {
+		if was, ok := layer.values[section+".type"].(string); layer.written && ok && was != typ {
+			maps.DeleteFunc(layer.values, func(key string, _ any) bool { return strings.HasPrefix(key, section+".") })
+		}
+	}
+}
+
 // isSet reports whether a source sets a key.
 func (l *loader) isSet(key string) bool {
 	return slices.ContainsFunc(l.layers, func(layer sourceLayer) bool { _, ok := layer.values[key]; return ok })

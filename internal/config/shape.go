@@ -55,6 +55,7 @@ func (c *Config) shapeSections(l *loader, otherwise []string) {
 		t := newTaskSection()
 		t.Type, t.Own, t.Agent, t.Tools = typ, door.Config(), preset.Agent, slices.Clone(preset.Tools)
 		t.Reward.Type = l.lastText("tasks."+name+".reward.type", preset.Reward)
+		l.leaveOutWritten("tasks."+name+".reward", t.Reward.Type)
 		c.Tasks[name] = t
 		if reward, ok := c.registry.Reward(t.Reward.Type); ok {
 			t.Reward.Own = reward.Config()
@@ -74,6 +75,7 @@ func (c *Config) shapeSections(l *loader, otherwise []string) {
 	}
 	for _, name := range agentNames {
 		typ := l.lastText("agents."+name+".type", name)
+		l.leaveOutWritten("agents."+name, typ)
 		if door, ok := c.registry.Agent(typ); !ok {
 			l.refuseSection("agents."+name, wrongType("agents", name, typ, parts.Names(c.registry.Agents)))
 		} else if c.Agents[name] == nil {

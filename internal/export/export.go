@@ -13,7 +13,6 @@ import (
 
 	"github.com/weir-rl/weir/internal/runfolder"
 	"github.com/weir-rl/weir/trainer/archive"
-	"github.com/weir-rl/weir/trainer/checkpoint"
 )
 
 // The names of the files.
@@ -41,7 +40,7 @@ type Counts struct {
 
 // Write writes every trajectory that a run's folder keeps.
 func Write(ctx context.Context, folder *runfolder.Folder, record runfolder.Record, o Options) (n Counts, err error) {
-	verdicts, err := readVerdicts(record)
+	verdicts, err := record.Verdicts()
 	if err != nil {
 		return n, err
 	}
@@ -79,18 +78,6 @@ func Write(ctx context.Context, folder *runfolder.Folder, record runfolder.Recor
 		}
 	}
 	return n, w.finish()
-}
-
-// readVerdicts reads the end of every trajectory.
-func readVerdicts(record runfolder.Record) (map[runfolder.Name]runfolder.Verdict, error) {
-	out := map[runfolder.Name]runfolder.Verdict{}
-	err := record.Each(func(rec *checkpoint.Record) bool {
-		for v := range runfolder.Verdicts(rec) {
-			out[runfolder.Name{ID: v.ID, Sequence: v.Sequence}] = v
-		}
-		return true
-	})
-	return out, err
 }
 
 // writer holds the three tables; tokens may be nil.

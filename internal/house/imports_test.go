@@ -55,6 +55,7 @@ internal/scale:
 internal/tracing: schemas internal/telemetry
 internal/records: internal/report
 internal/export: schemas trainer internal
+internal/rescore: producers internal
 internal/dashboards: internal/dashboards
 internal/sbom:
 internal/wheel:

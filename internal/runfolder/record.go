@@ -162,3 +162,15 @@ func (r Record) Batch(step int64) ([]*schemas.Trajectory, error) {
 	}
 	return out, nil
 }
+
+// Verdicts returns the end of every trajectory of the record, by the name of its message.
+func (r Record) Verdicts() (map[Name]Verdict, error) {
+	out := map[Name]Verdict{}
+	err := r.Each(func(rec *checkpoint.Record) bool {
+		for v := range Verdicts(rec) {
+			out[Name{ID: v.ID, Sequence: v.Sequence}] = v
+		}
+		return true
+	})
+	return out, err
+}

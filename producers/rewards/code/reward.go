@@ -75,6 +75,14 @@ func (r *Reward) Score(ctx context.Context, ticket *schemas.Ticket, t *producers
 	return out, nil
 }
 
+// ReadsOfEpisode says whether it reads a file of the episode's sandbox.
+func (r *Reward) ReadsOfEpisode() string {
+	if r.cfg.File == "" {
+		return ""
+	}
+	return fmt.Sprintf("the file %s of the episode's sandbox", r.cfg.File)
+}
+
 // findProgram returns the agent's program: the file that the configuration names, else the program in the answer of an episode that ended
 // with an answer.
 func (r *Reward) findProgram(ctx context.Context, t *producers.Transcript) (string, bool) {

@@ -48,6 +48,9 @@ func (r *Reward) Score(_ context.Context, _ *schemas.Ticket, t *producers.Transc
 	return score, nil
 }
 
+// ReadsOfEpisode says that a stored trajectory lacks what the agent posted.
+func (r *Reward) ReadsOfEpisode() string { return "the reward that the agent posted" }
+
 // Type is the kind of reward that a configuration names by type: posted.
 func Type() rewards.Type { return rewards.NewType(Name, func() Config { return Config{} }, openReward) }
 

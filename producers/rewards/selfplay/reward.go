@@ -59,6 +59,9 @@ func New(cfg Config) (*Reward, error) {
 	return &Reward{cfg}, nil
 }
 
+// ReadsOfEpisode says that a stored trajectory lacks the answers of single agents.
+func (r *Reward) ReadsOfEpisode() string { return "the answers of solvers and verifier" }
+
 // Score returns the reward of each part of a game; of a plain question, 1 for the right answer.
 //
 // The total of a game is the share of the solvers that were right, as a curve of the rewards shows; whoever credits agents apart does not

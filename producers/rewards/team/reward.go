@@ -62,6 +62,9 @@ func New(cfg Config) (*Reward, error) {
 	return &Reward{cfg, outcome}, nil
 }
 
+// ReadsOfEpisode says that a stored trajectory lacks the answers of single agents.
+func (r *Reward) ReadsOfEpisode() string { return "the answers of the workers" }
+
 // Score returns the score of weighted, with a reward for each agent where workers are paid apart.
 func (r *Reward) Score(ctx context.Context, ticket *schemas.Ticket, t *producers.Transcript) (producers.Score, error) {
 	score, err := r.outcome.Score(ctx, ticket, t)

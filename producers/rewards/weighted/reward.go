@@ -127,6 +127,16 @@ func computedWeights(weights map[string]float64) map[string]float64 {
 	return out
 }
 
+// ReadsOfEpisode says whether it counts the outputs of code, which a stored trajectory lacks.
+func (r *Reward) ReadsOfEpisode() string {
+	for _, weights := range append(slices.Collect(maps.Values(r.bySource)), r.weights) {
+		if weights[ComponentCodeExecution] != 0 {
+			return "how many outputs of the episode's code were errors (" + ComponentCodeExecution + ")"
+		}
+	}
+	return ""
+}
+
 // Score compares the episode with the ticket's answers, by the weights of its question's source.
 func (r *Reward) Score(_ context.Context, ticket *schemas.Ticket, transcript *producers.Transcript) (producers.Score, error) {
 	weights, ok := r.bySource[ticket.Prompt.Source]
