@@ -59,6 +59,48 @@ def finish(): note("finish")
 	}
 }
 
+// MLflow has other calls: its run is gone on with under its id.
+func TestTheFollowerGoesOnWithARunOfMLflow(t *testing.T) {
+	t.Parallel()
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("no python3: examples/follow_wandb.py was not run")
+	}
+	stand, folder := t.TempDir(), t.TempDir()
+	calls := filepath.Join(stand, "calls")
+	require.NoError(t, os.WriteFile(filepath.Join(stand, "mlflow.py"), []byte(`
+import types
+def note(*words):
+    print(*words, file=open("`+calls+`", "a"))
+def set_experiment(name): note("experiment", name)
+def start_run(run_id=None, run_name=None):
+    note("start", run_id, run_name)
+    return types.SimpleNamespace(info=types.SimpleNamespace(run_id="id1"))
+def log_text(text, file): note("text", file)
+def log_metrics(numbers, step): note("log", step, sorted(numbers.items()))
+def end_run(): note("end")
+`), 0o600))
+	name := filepath.Base(folder)
+	follow := func(line string) string {
+		metrics := filepath.Join(folder, "metrics.jsonl")
+		before, _ := os.ReadFile(metrics) // none at first
+		require.NoError(t, os.WriteFile(metrics, append(before, line+"\n"...), 0o600))
+		cmd := exec.CommandContext(t.Context(), python, "follow_wandb.py", folder, "--project", "p", "--to", "mlflow", "--once")
+		cmd.Env = append(os.Environ(), "PYTHONPATH="+stand)
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		told, err := os.ReadFile(calls)
+		require.NoError(t, err)
+		require.NoError(t, os.Remove(calls))
+		return string(told)
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "config.yaml"), []byte("run: {}\n"), 0o600))
+	require.Equal(t, "experiment p\nstart None "+name+"\ntext config.yaml\nlog 1 [('policy_version', 1), ('reward/mean', 0.5)]\nend\n",
+		follow(`{"type":"step_done","step":1,"policy_version":1,"metrics":{"reward/mean":0.5}}`))
+	require.Equal(t, "experiment p\nstart id1 None\nlog 2 [('policy_version', 2), ('time/total', 3)]\nend\n",
+		follow(`{"type":"tested","step":2,"policy_version":2,"metrics":{"time/total":3}}`))
+}
+
 // Weights & Biases' own client, offline, and trackio's write down each number of each record with its policy version.
 func TestThePublishedClientsTakeWhatTheFollowerSends(t *testing.T) {
 	t.Parallel()

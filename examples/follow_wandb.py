@@ -1,7 +1,8 @@
-"""Sends a run's numbers to Weights & Biases, or to trackio, as they come.
+"""Sends a run's numbers to Weights & Biases, trackio or MLflow, as they come.
 
     pip install wandb && python3 examples/follow_wandb.py runs/demo --project weir
     pip install trackio && python3 examples/follow_wandb.py runs/demo --project weir --to trackio
+    pip install mlflow && python3 examples/follow_wandb.py runs/demo --project weir --to mlflow
 
 It reads runs/<run>/metrics.jsonl and the run's configuration beside it, so it works on a run that is up, has ended or has crashed,
 on any machine that sees the folder, and the run does not wait for it. It ends when the run is done; with --once at the file's end.
@@ -19,7 +20,7 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", help="the run's folder, such as runs/demo")
     parser.add_argument("--project", default="weir")
-    parser.add_argument("--to", default="wandb", choices=["wandb", "trackio"], help="trackio takes the same calls")
+    parser.add_argument("--to", default="wandb", choices=["wandb", "trackio", "mlflow"], help="trackio takes the calls of wandb")
     parser.add_argument("--once", action="store_true", help="end at the end of the file")
     return parser.parse_args()
 
@@ -43,9 +44,34 @@ def lines(path, start, once):
                 time.sleep(1)
 
 
+class MLflow:
+    """MLflow under the calls of wandb. The id of MLflow's run is kept, so that a later start goes on with it."""
+
+    def __init__(self, mlflow, kept):
+        self.mlflow, self.kept = mlflow, kept
+
+    def init(self, project, name, resume, config):
+        self.mlflow.set_experiment(project)
+        known = open(self.kept).read() if os.path.exists(self.kept) else None
+        run = self.mlflow.start_run(run_id=known, run_name=None if known else name)
+        if known is None:
+            with open(self.kept, "w") as file:
+                file.write(run.info.run_id)
+            for file, text in config.items():
+                self.mlflow.log_text(text, file)
+
+    def log(self, numbers):
+        self.mlflow.log_metrics(numbers, step=int(numbers["policy_version"]))
+
+    def finish(self):
+        self.mlflow.end_run()
+
+
 def main():
     given = arguments()
     client = importlib.import_module(given.to)
+    if given.to == "mlflow":
+        client = MLflow(client, os.path.join(given.folder, "mlflow.run"))
     name = os.path.basename(os.path.abspath(given.folder))
     note = os.path.join(given.folder, given.to + ".sent")
     start = int(open(note).read()) if os.path.exists(note) else 0
