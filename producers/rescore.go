@@ -19,8 +19,7 @@ type EpisodeReader interface {
 // the reward's. A trajectory that is not well formed is an error too.
 //
 // The transcript is read back from the tokens. It lacks what an [EpisodeReader] reads; an observation is the text that follows the turn in
-// its context, with the words that the agent put around it, and belongs to the turn's first call; and it has the turns, calls and texts that
-// the trajectory has.
+// its context, with the words that the agent put around it, and belongs to the turn's first call.
 func Rescore(ctx context.Context, reward Reward, prompt schemas.Prompt, t *schemas.Trajectory, tok Tokenizer) (score Score, err error) {
 	if err := t.Validate(); err != nil {
 		return score, fmt.Errorf("trajectory %s: %w", t.ID, err)

@@ -27,7 +27,8 @@ type Rescorer struct {
 // promptName names a question of a run.
 type promptName struct{ task, id string }
 
-// ErrNotRescored is returned, wrapped, for a trajectory that no reward of the configuration can score: its question is not among the task's.
+// ErrNotRescored is returned, wrapped, for a trajectory that no reward of the configuration can score: its question is not among those of
+// its task.
 var ErrNotRescored = errors.New("it cannot be scored again")
 
 // OpenRescorer opens the rewards of the configuration, and neither agents nor tools. A reward that reads more of an episode than a stored
@@ -40,7 +41,8 @@ func (s *Run) OpenRescorer(ctx context.Context) (*Rescorer, error) {
 		return nil, config.Invalid(errors.Join(err, o.closeSandboxes()))
 	}
 	r := &Rescorer{
-		Settings: map[string]string{}, At: s.Config.Eval.Concurrency, course: c, tasks: map[string]*Task{}, prompts: map[promptName]schemas.Prompt{},
+		Settings: map[string]string{}, At: s.Config.Eval.Concurrency, course: c,
+		tasks: map[string]*Task{}, prompts: map[promptName]schemas.Prompt{},
 	}
 	for key, value := range config.Values(s.Config) {
 		if parts := strings.SplitN(key, ".", 4); len(parts) == 4 && parts[0] == sectionTasks && parts[2] == "reward" {

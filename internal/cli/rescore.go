@@ -95,7 +95,9 @@ func (r *runRecord) printRescoredTable(file string, n rescore.Counts, all []resc
 	w := table.NewWriter()
 	w.SetOutputMirror(r.out)
 	w.SetStyle(table.StyleLight)
-	w.AppendHeader(table.Row{"task", "source", "trajectories", "changed", "reward was", "reward now", "groups", "apart was", "apart now", "other best"})
+	w.AppendHeader(table.Row{
+		"task", "source", "trajectories", "changed", "reward was", "reward now", "groups", "apart was", "apart now", "other best",
+	})
 	for i, s := range all {
 		row := table.Row{
 			report.Plain(s.Task), report.Plain(s.Source), s.Trajectories, s.Changed, fmt.Sprintf("%.3f", s.Was), fmt.Sprintf("%.3f", s.Now),

@@ -29,7 +29,8 @@ func (e *OtherError) Error() string {
 	if e.Key == "" {
 		return fmt.Sprintf("%s has the rows of run %s: name another file with --out", e.File, e.Run)
 	}
-	return fmt.Sprintf("%s was begun with %s %s, and it is %s now: name another file with --out, or remove this one", e.File, e.Key, e.Was, e.Now)
+	return fmt.Sprintf("%s was begun with %s %s, and it is %s now: name another file with --out, or remove this one",
+		e.File, e.Key, e.Was, e.Now)
 }
 
 // checkAgainst refuses rows of another run or of other rewards.

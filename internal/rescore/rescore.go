@@ -97,7 +97,9 @@ type Counts struct {
 }
 
 // scoreAll scores some trajectories at once, and writes the rows before the first failure in their order.
-func (o Options) scoreAll(ctx context.Context, file *file, all []*runfolder.Kept, verdicts map[runfolder.Name]runfolder.Verdict) (int, error) {
+func (o Options) scoreAll(
+	ctx context.Context, file *file, all []*runfolder.Kept, verdicts map[runfolder.Name]runfolder.Verdict,
+) (int, error) {
 	rows, faults := make([]Row, len(all)), make([]error, len(all))
 	var group errgroup.Group
 	for i, k := range all {

@@ -95,7 +95,8 @@ func (s *Summary) addGroup(was, now []float64) {
 func (s *Summary) addSource(of Summary) {
 	s.Trajectories, s.Changed, s.Unscored = s.Trajectories+of.Trajectories, s.Changed+of.Changed, s.Unscored+of.Unscored
 	s.Was, s.Now = s.Was+of.Was, s.Now+of.Now
-	s.Groups, s.WasApart, s.NowApart, s.OtherBest = s.Groups+of.Groups, s.WasApart+of.WasApart, s.NowApart+of.NowApart, s.OtherBest+of.OtherBest
+	s.Groups, s.OtherBest = s.Groups+of.Groups, s.OtherBest+of.OtherBest
+	s.WasApart, s.NowApart = s.WasApart+of.WasApart, s.NowApart+of.NowApart
 }
 
 // meanRewards has means in the place of sums.
