@@ -48,6 +48,12 @@ type Config struct {
 	Eta int `koanf:"eta" default:"4" min:"0"`
 	// Depth is how many versions ahead work is issued, at most Eta; -1 follows Eta. It can be changed while the run goes on.
 	Depth int `koanf:"depth" default:"-1"`
+	// Staleness is what becomes of an episode that would outlast Eta. refuse trains on, and refuses the episode when it comes. wait begins no
+	// step that would make a running episode too old: nothing is refused for its age, and a step lasts as long as the slowest episode of the
+	// Eta versions before. An episode that does not come is waited for as long as limits.timeout and streams.lease allow together; with
+	// limits.timeout 0, or deterministic, until its ticket is gone. pace is wait, and sends the tickets of episodes that are predicted to be
+	// long first, by the prompt's or the source's episodes so far.
+	Staleness string `koanf:"staleness" default:"refuse" oneof:"refuse wait pace"`
 	// Hold is how many further batches must be ready before a step begins, at most Depth: the step then trains on trajectories that are
 	// Hold versions old whatever the speeds. Hold is for studies of staleness.
 	Hold int `koanf:"hold"`
@@ -144,6 +150,8 @@ func (c Config) Validate() error {
 		check.That(c.Eta < 0 || !depth || c.Hold >= 0 && c.Hold <= pace, "hold", "%d: must be between 0 and the depth (%d)", c.Hold, pace),
 		check.That(c.Hold == 0 || c.Selection.Accumulate.Rows == 0, "hold",
 			"%d: counts batches of groups: set selection.accumulate.rows to 0", c.Hold),
+		check.That(!c.waitsForEpisodes() || c.Selection.Accumulate.Rows == 0, "staleness",
+			"%s: counts batches of groups: set selection.accumulate.rows to 0", c.Staleness),
 	)
 }
 

@@ -144,7 +144,9 @@ type Deps struct {
 	// After is called on the loop's goroutine when a stage of a step is done, with its name: renew, batch, update, commit, the parts of
 	// checkpoint.Store, save, ack, purge, publish, control, issue. Tests end the process in it; it may be nil.
 	After func(stage string)
-	// Now defaults to time.Now. Only Config.GroupTimeout's decision depends on it.
+	// Lease is how long a ticket stays with a producer that has died; 0 is streams' default.
+	Lease time.Duration
+	// Now defaults to time.Now. Only decisions to wait no longer depend on it: that of Config.GroupTimeout and that of Config.Staleness.
 	Now func() time.Time
 }
 

@@ -103,7 +103,13 @@ func (e *endings) addLost(tickets []string, open map[string]checkpoint.OpenGroup
 }
 
 // EndingMetrics are the numbers of the trajectories that ended.
-func (i *intake) EndingMetrics() map[string]float64 { return i.endings.stepMetrics() }
+func (i *intake) EndingMetrics() map[string]float64 {
+	v := i.endings.stepMetrics()
+	if i.cfg.waitsForEpisodes() {
+		i.episodeWait.addMetrics(v)
+	}
+	return v
+}
 
 func (e *endings) stepMetrics() map[string]float64 {
 	v := map[string]float64{}

@@ -35,6 +35,8 @@ type intake struct {
 	drops     dropMonitor
 	failures  failureMonitor
 	endings   endings
+	// episodeWait is the wait for episodes that would else fall out of the bound.
+	episodeWait episodeWait
 	// refusals counts by reason the messages that were not trained on, until TakeRefusals.
 	refusals map[schemas.Reason]int64
 	// losses counts how often the stream had lost messages, purged is the sequence up to which it was purged.
@@ -81,8 +83,12 @@ func (i *intake) Next(ctx, wait context.Context) (*batch.Batch, error) {
 	for {
 		b, err := i.assembler.Take()
 		if err != nil || b != nil {
+			i.boundWait()
 			i.drops.before = 0
 			return b, err
+		}
+		if i.boundWait() {
+			continue
 		}
 		if err := i.openNextRound(ctx); err != nil {
 			return nil, err
@@ -113,6 +119,9 @@ func (i *intake) acceptDelivery(ctx context.Context, d *streams.Delivery) error 
 	i.idleTimer.restart(now)
 	i.account.recordDelivery(d)
 	if t := d.Trajectory; t != nil {
+		if i.cfg.Staleness == stalenessPace {
+			i.issuer.durations.addRollout(t)
+		}
 		from := archive.Origin{Came: now}
 		if g, open := i.issuer.open[t.Group]; open {
 			from.Issued, from.Question, from.Accepted = g.Ticket.IssuedAt, g.Ticket.Prompt.Text, g.Ticket.Prompt.Answers
@@ -309,6 +318,7 @@ func (i *intake) TakeRefusals() map[schemas.Reason]int64 {
 // Forget drops the counts of the step.
 func (i *intake) Forget() {
 	i.refusals, i.drops.step, i.endings.step = map[schemas.Reason]int64{}, droppedRollouts{}, stepEndings{}
+	i.episodeWait.waited, i.episodeWait.ended = 0, 0
 }
 
 // queueCounts counts the groups issued and not ready, the groups ready, and the messages of groups yet to be issued.

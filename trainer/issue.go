@@ -23,6 +23,8 @@ type issuer struct {
 	cursor    uint64
 	index     uint64
 	extra     int // as checkpoint.Issue.Extra
+	// durations predict those of episodes.
+	durations durations
 	// limits are the operators' limits.
 	limits limits
 	// pending are the tickets that are planned and not sent. After a send that found no room, postponed is how many messages are read
@@ -63,6 +65,7 @@ func restoreIssuer(cfg Config, run string, prompts Prompts, vocab int, s *checkp
 // openGroups opens as many groups as may be issued now. Prompts that wait to be issued again go first.
 func (i *issuer) openGroups(version int64, now time.Time) batch.Effects {
 	var all batch.Effects
+	planned := len(i.pending)
 	for i.openCapacity() > 0 {
 		cursor, attempt := i.cursor, 0
 		if len(i.again) > 0 {
@@ -79,6 +82,9 @@ func (i *issuer) openGroups(version int64, now time.Time) batch.Effects {
 		e := i.assembler.Open(g.Group())
 		i.applyEffects(e)
 		all.Verdicts = append(all.Verdicts, e.Verdicts...)
+	}
+	if i.cfg.Staleness == stalenessPace {
+		i.durations.sortLongestFirst(i.pending[planned:])
 	}
 	return all
 }
@@ -107,7 +113,7 @@ func (i *issuer) openCapacity() int {
 // newTicket returns the first ticket of a group.
 func (i *issuer) newTicket(cursor uint64, attempt int, version int64, now time.Time) schemas.Ticket {
 	t := TicketOf(i.cfg, i.prompts, cursor, attempt, 0, version)
-	t.Run, t.MinVersion, t.IssuedAt = i.run, max(0, version-int64(i.admission.Limits().Eta)), now.UTC()
+	t.Run, t.MinVersion, t.IssuedAt = i.run, i.cfg.minVersion(version, i.admission.Limits().Eta), now.UTC()
 	t.Limits = i.limits.overrideLimits(t.Task, t.Limits)
 	return t
 }

@@ -146,7 +146,7 @@ func (t *trainerRole) openAll(ctx context.Context) (deps trainer.Deps, err error
 		Demonstrations: t.course.demonstrations, Tokenizer: t.course.Tokenizer.JSON(), Files: t.files, Log: t.log,
 		NewEngine: func(model gpu.Config) (gpu.Engine, error) { return emptyEngine(t.cfg.WholeBackend, model) },
 		Metrics:   collectors, Settings: trainingSettings(t.cfg), LearnerOf: t.before, Ended: tracedEndings(t.tracer), After: t.afterStage,
-		Reported: func() int64 { return t.newestReported(t.file) },
+		Reported: func() int64 { return t.newestReported(t.file) }, Lease: t.cfg.Streams.Lease,
 	}, nil
 }
 

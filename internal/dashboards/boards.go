@@ -160,6 +160,7 @@ func learningBoard() Board {
 			{Title: "Steps", Lines: []Line{{"sum(rate(weir_trainer_steps_total[$__rate_interval])) * 60", "a minute"}}},
 			{Title: "Tokens", Lines: []Line{{rateQuery("weir_trainer_tokens_total"), "trained on a second"}, {"weir_trainer_tokens_per_second", "of the last step"}}},
 			{Title: "Waiting", Unit: "percentunit", Lines: []Line{{"weir_trainer_idle_ratio", "share of a step"}}},
+			{Title: "Waiting for episodes", Tells: "trainer.staleness wait or pace: with a batch, for episodes that would else become too old.", Unit: "s", Lines: []Line{{"weir_trainer_awaited_seconds", "of the last step"}}},
 		}},
 	}}
 }

@@ -25,6 +25,8 @@ type Config struct {
 	Baseline bool
 	// Eta is the staleness bound in versions, >= 0.
 	Eta int
+	// Wait has a batch wait for the groups that would fall out of the bound without it.
+	Wait bool
 	// InOrder judges groups strictly in the order of issue, so that the order of arrival changes nothing.
 	InOrder bool
 	// Choose gives the indices of the members, in the order of samples and without the baseline, that are trained on;
@@ -90,6 +92,8 @@ type Assembler struct {
 	kept  map[string]bool
 	taken *Batch
 	flat  int // as Start.Flat
+	// blocking is the group that the last Take waited for.
+	blocking string
 	// abandoned are the groups that the last Advance dropped while samples were awaited, and the groups given up before it; givenUp are the
 	// groups given up since.
 	abandoned, givenUp []string

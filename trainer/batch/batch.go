@@ -65,16 +65,22 @@ func (b *Batch) Deliveries() []schemas.Delivery {
 // Take removes the oldest ready groups as a batch; nil when there are not enough. The batch must be committed
 // before another is taken.
 //
+// Invariant: with Wait no trajectory becomes too old, if its tokens are of versions that its ticket allows and its group is awaited.
 // Invariant: a batch never holds a trajectory whose oldest token is more than eta versions behind.
 func (a *Assembler) Take() (*Batch, error) {
 	if a.taken != nil {
 		return nil, fmt.Errorf("take a batch: the one of version %d is not committed", a.taken.Version)
 	}
+	a.blocking = ""
 	due := a.ready >= a.cfg.Groups*(1+a.cfg.Hold)
 	if a.cfg.Rows > 0 {
 		due = a.readyRows >= a.cfg.Rows && (a.ready == len(a.order) || a.cfg.Eta > 0)
 	}
 	if !due && !a.isShortDue() {
+		return nil, nil
+	}
+	if g := a.findBlocking(); g != nil {
+		a.blocking = g.ID()
 		return nil, nil
 	}
 	b := &Batch{Version: a.version}

@@ -19,6 +19,8 @@ type Group struct {
 	Size int
 	// HasBaseline is set if the last ticket asks for a greedy rollout that is not trained on: the others are compared with its return.
 	HasBaseline bool
+	// MinVersion is the oldest version that may sample for the group's tickets.
+	MinVersion int64
 	// Trunks is how many samples are issued first, with the baseline if there is a baseline; 0 is all. The others are issued when no trunk
 	// is awaited any more: see Assembler.Trunks.
 	Trunks int
@@ -99,6 +101,8 @@ type openGroup struct {
 	ready   bool
 	// lost is set once samples of the group were given up.
 	lost bool
+	// unawaited is set once Take no longer waits for the group.
+	unawaited bool
 	// branched is set once the samples that waited for the trunks are issued.
 	branched bool
 	// opening is Config.Opening of the ticket; nil until it was called.

@@ -131,7 +131,7 @@ type OpenGroup struct {
 func (g OpenGroup) Group() batch.Group {
 	return batch.Group{
 		Index: g.Index, Cursor: g.Ticket.Cursor, Attempt: g.Ticket.Attempt, Size: g.Ticket.GroupSize, HasBaseline: g.Baseline,
-		Ticket: &g.Ticket, Trunks: g.Trunks,
+		Ticket: &g.Ticket, MinVersion: g.Ticket.MinVersion, Trunks: g.Trunks,
 	}
 }
 

@@ -69,7 +69,7 @@ var (
 	}
 
 	LostSeconds = Key{
-		"ended/lost_seconds", "s",
+		"ended/lost_seconds", "seconds",
 		"Mean time from a ticket to the end of the wait for it, over the step's lost samples: nothing else of them is " +
 			"known.",
 		Gauge{},
@@ -80,8 +80,19 @@ var (
 		Gauge{"cancelled_samples", "Samples that producers closed without a trajectory in the last step."},
 	}
 	CancelledSeconds = Key{
-		"ended/cancelled_seconds", "s",
+		"ended/cancelled_seconds", "seconds",
 		"Mean time from their ticket to their end.",
+		Gauge{},
+	}
+	TimeAwaited = Key{
+		"time/awaited", "seconds",
+		"The part of time/wait in which a batch was there and the step waited for episodes that would else become too old " +
+			"(trainer.staleness wait and pace).",
+		Gauge{"awaited_seconds", "Time that the last step waited, with a batch, for episodes that would else become too old."},
+	}
+	EndedUnawaited = Key{
+		"ended/unawaited", "groups",
+		"Groups that the step no longer waited for, as their episodes did not come in time (trainer.staleness wait and pace).",
 		Gauge{},
 	}
 	EndedLength = Key{
@@ -90,7 +101,7 @@ var (
 		Gauge{},
 	}
 	EndedDuration = Key{
-		"ended/duration/<reason>", "s",
+		"ended/duration/<reason>", "seconds",
 		"Mean duration of their rollouts.",
 		Gauge{},
 	}
@@ -103,7 +114,7 @@ const (
 )
 
 // BiasRemedy is what to do about a bias.
-const BiasRemedy = "Raise trainer.eta, or lower trainer.depth, so that less is refused as stale."
+const BiasRemedy = "Raise trainer.eta, lower trainer.depth, or set trainer.staleness to wait, so that less is refused as stale."
 
 // BiasKey are the distance of a measure and its probability.
 type BiasKey struct {

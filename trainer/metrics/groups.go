@@ -31,13 +31,13 @@ func Groups() []Group {
 			CriticExplainedVariance, CriticLearningRate, CriticGradNorm, CriticSkipped,
 		}},
 		{"Refused (step_done)", []Key{
-			Rejected, EndedLength, EndedDuration, LostSeconds, CancelledSamples, CancelledSeconds,
+			Rejected, EndedLength, EndedDuration, LostSeconds, CancelledSamples, CancelledSeconds, EndedUnawaited,
 		}},
 		{"Trained against ended (step_done)", []Key{
 			BiasLength, BiasLengthP, BiasDuration, BiasDurationP, BiasTurns, BiasTurnsP, BiasReward, BiasRewardP, BiasCompared, BiasSource, BiasTask,
 		}},
 		{"Time (step_done)", []Key{
-			TimeStep, TimeWait, TimeOldPolicy, TimeUpdate, TimeSave, TimePublish,
+			TimeStep, TimeWait, TimeAwaited, TimeOldPolicy, TimeUpdate, TimeSave, TimePublish,
 			TimeIdleRatio,
 		}},
 		{"Rates and queues (step_done)", []Key{
