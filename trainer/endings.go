@@ -35,11 +35,22 @@ func (e *endings) addEnding(t *schemas.Trajectory, reason schemas.Reason) {
 	if t.Greedy() || !slices.Contains(e.tasks, t.Task) {
 		return
 	}
-	source := t.Source
+	e.window.Add(t, e.sourceName(t.Task, t.Source), t.Task, reason)
+}
+
+// sourceName is the name that a source is compared under.
+func (e *endings) sourceName(task, source string) string {
 	if len(e.tasks) > 1 {
-		source = t.Task + "/" + source
+		source = task + "/" + source
 	}
-	e.window.Add(t, e.sources.boundedName(source, e.log), t.Task, reason)
+	return e.sources.boundedName(source, e.log)
+}
+
+// addUnseen takes in a sample of a group that did not come, and returns the seconds since its ticket.
+func (e *endings) addUnseen(g checkpoint.OpenGroup, now time.Time) float64 {
+	seconds := max(0, now.Sub(g.Ticket.IssuedAt).Seconds())
+	e.window.AddUnseen(g.Ticket.Cursor, e.sourceName(g.Ticket.Task, g.Ticket.Prompt.Source), g.Ticket.Task, seconds)
+	return seconds
 }
 
 // stepEndings are the trajectories and samples that ended in a step and were not trained on.
@@ -86,7 +97,7 @@ func (e *endings) addClosed(m *schemas.GroupClosed, open map[string]checkpoint.O
 	}
 	if g, ok := open[m.Group]; ok {
 		for range min(len(m.Cancelled), g.Ticket.GroupSize) {
-			e.step.cancelled.addValue(max(0, now.Sub(g.Ticket.IssuedAt).Seconds()))
+			e.step.cancelled.addValue(e.addUnseen(g, now))
 		}
 	}
 }
@@ -96,7 +107,7 @@ func (e *endings) addLost(tickets []string, open map[string]checkpoint.OpenGroup
 	for _, id := range tickets {
 		if cursor, attempt, _, ok := batch.ParseTicketID(id); ok {
 			if g, is := open[batch.GroupID(cursor, attempt)]; is {
-				e.step.lost.addValue(max(0, now.Sub(g.Ticket.IssuedAt).Seconds()))
+				e.step.lost.addValue(e.addUnseen(g, now))
 			}
 		}
 	}

@@ -136,3 +136,19 @@ func TestTheWindowIsBounded(t *testing.T) {
 	require.Equal(t, bias.Comparison{Trained: 2048, P: 1}, w.Compare()[bias.Length])
 	require.Nil(t, w.BySource())
 }
+
+// A run that cuts slow rollouts off before they end is biased in duration, though only their time is known.
+func TestCuttingTheSlowOffIsSeen(t *testing.T) {
+	t.Parallel()
+	var w bias.Window
+	for i := range uint64(300) {
+		if i%4 == 0 {
+			w.AddUnseen(i, "", "", 20)
+			continue
+		}
+		w.Add(rollout(i, time.Second), "", "", "")
+	}
+	m := w.Compare()
+	require.True(t, m[bias.Duration].Biased(), "%+v", m)
+	require.Equal(t, bias.Comparison{Trained: 225, P: 1}, m[bias.Length])
+}

@@ -56,6 +56,18 @@ func (w *Window) Add(t *schemas.Trajectory, source, task string, reason schemas.
 	e.values = [measures]float64{
 		Length: float64(t.Tokens()), Duration: max(0, t.FinishedAt.Sub(t.StartedAt).Seconds()), Turns: float64(len(t.Turns)), Reward: t.Reward,
 	}
+	w.addEnding(e)
+}
+
+// AddUnseen takes in a sample that was cancelled or lost: of it the prompt is known, and how long it was waited for.
+func (w *Window) AddUnseen(cursor uint64, source, task string, seconds float64) {
+	unknown := math.NaN()
+	e := ending{cursor: cursor, source: source, task: task, values: [measures]float64{unknown, unknown, unknown, unknown}}
+	e.values[Duration] = max(0, seconds)
+	w.addEnding(e)
+}
+
+func (w *Window) addEnding(e ending) {
 	if len(w.ring) < windowSize {
 		w.ring = append(w.ring, e)
 		return
@@ -112,6 +124,9 @@ func (w *Window) compareWhere(where func(*ending) bool) (out Measures) {
 		}
 		side.prompts[e.cursor] = true
 		for m, x := range e.values {
+			if math.IsNaN(x) {
+				continue
+			}
 			side.values[m] = append(side.values[m], x)
 		}
 	}

@@ -16,7 +16,7 @@ var (
 	}
 	BiasDuration = Key{
 		"bias/duration", "share",
-		"The same by duration of the rollout.",
+		"The same by duration of the rollout. Samples that producers cut off or closed, and lost samples, count with the time since their ticket.",
 		Gauge{"bias_duration_distance", "Distance of the trained trajectories from all that ended, by duration."},
 	}
 	BiasTurns = Key{
@@ -53,7 +53,7 @@ var (
 	}
 	BiasCompared = Key{
 		"bias/compared", "trajectories",
-		"Trajectories that were compared.",
+		"Trajectories that were compared by length.",
 		Gauge{},
 	}
 	BiasSource = Key{
