@@ -99,6 +99,7 @@ def end_run(): note("end")
 		follow(`{"type":"step_done","step":1,"policy_version":1,"metrics":{"reward/mean":0.5}}`))
 	require.Equal(t, "experiment p\nstart id1 None\nlog 2 [('policy_version', 2), ('time/total', 3)]\nend\n",
 		follow(`{"type":"tested","step":2,"policy_version":2,"metrics":{"time/total":3}}`))
+	require.Contains(t, follow(`{"type":"step_done","step":3,"policy_version":3,"metrics":{"reward/source/a+b":1}}`), "('reward/source/a_b', 1)")
 }
 
 // Weights & Biases' own client, offline, and trackio's write down each number of each record with its policy version.

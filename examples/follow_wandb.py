@@ -13,6 +13,7 @@ import argparse
 import importlib
 import json
 import os
+import re
 import time
 
 
@@ -61,7 +62,9 @@ class MLflow:
                 self.mlflow.log_text(text, file)
 
     def log(self, numbers):
-        self.mlflow.log_metrics(numbers, step=int(numbers["policy_version"]))
+        # MLflow refuses other characters in a name.
+        named = {re.sub(r"[^\w\-. :/]", "_", name): number for name, number in numbers.items()}
+        self.mlflow.log_metrics(named, step=int(numbers["policy_version"]))
 
     def finish(self):
         self.mlflow.end_run()

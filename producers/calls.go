@@ -39,13 +39,14 @@ func (c *Context) Calls(ctx context.Context, calls []ToolCall) ([]Observation, e
 		e.mu.Unlock()
 		return nil, err
 	}
-	index, place := e.calls+e.journal.callsLeft(), c.calls
+	place := c.calls
 	left, most := c.callsLeft()
 	allowed := min(len(calls), left)
 	if allowed <= 0 {
 		e.mu.Unlock()
 		return nil, &StoppedError{schemas.StopTurns}
 	}
+	index := e.journal.firstIndex(callPlace{c.number, place}, allowed, e.calls)
 	e.calls, c.calls = e.calls+allowed, c.calls+allowed
 	e.mu.Unlock()
 

@@ -30,6 +30,8 @@ func (s onRun) OpenJournal(ticket *schemas.Ticket) JournalStore { return s.Journ
 const (
 	// journalEvery is how long an entry waits for others before they are written together.
 	journalEvery = time.Second
+	// mostForgiven bounds the deliveries that do not count toward the poison limit, however far the episode went on.
+	mostForgiven = 16
 	// recordBytes bounds the entries of a record, where an entry is not larger by itself.
 	recordBytes = 512 << 10
 )
@@ -225,30 +227,40 @@ func (j *journal) writeRecord(ctx context.Context, record *schemas.JournalRecord
 		j.metrics.journalWritten(record)
 		return nil
 	}
+	overtaken, _ := errors.AsType[*streams.OvertakenError](err)
+	if j.endWriting(ctx, err, overtaken) {
+		// A producer that had the ticket before has written once more: what it wrote is not of this episode.
+		ended := *record
+		ended.Ended, ended.Contexts, ended.Samples, ended.Calls = true, nil, nil, nil
+		_ = j.store.Replace(ctx, &ended) // else the next producer takes the old part up
+	}
+	if overtaken == nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// endWriting ends the writing for an error, and reports whether the stored journal is of an earlier producer.
+func (j *journal) endWriting(ctx context.Context, err error, overtaken *streams.OvertakenError) (foreign bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	overtaken, _ := errors.AsType[*streams.OvertakenError](err)
 	switch {
 	case overtaken != nil && overtaken.Newest != nil && overtaken.Newest.Delivery > j.head.Delivery:
 		j.stop()
 		j.overtaken(errLeaseLost)
 	case overtaken != nil:
-		// A producer that had the ticket before has written once more: what it wrote is not of this episode.
 		j.giveUp(journalOvertaken)
-		ended := *record
-		ended.Ended, ended.Contexts, ended.Samples, ended.Calls = true, nil, nil, nil
-		_ = j.store.Replace(ctx, &ended) // else the next producer takes the old part up
+		return true
 	case errors.Is(err, streams.ErrJournalLost):
 		j.giveUp(journalLost)
 	case errors.Is(err, streams.ErrTooLarge):
 		j.giveUp(journalTooLarge)
 	case ctx.Err() != nil:
 		j.stop()
-		return context.Cause(ctx)
 	default:
 		j.giveUp(journalUnavailable)
 	}
-	return nil
+	return false
 }
 
 // keep writes what waits and leaves the journal for the producer that the ticket comes to.

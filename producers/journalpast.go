@@ -19,7 +19,7 @@ type past struct {
 	contexts []schemas.JournalContext
 	// next is the number of the next context that is not recorded.
 	next int
-	// tokens were recorded and not given back; repeated is set where the episode has gone on otherwise.
+	// tokens counts those that were recorded and not given back.
 	tokens int
 }
 
@@ -98,7 +98,7 @@ func (j *journal) takeUp(ctx context.Context, lease Lease) error {
 		}
 		if forgiving, ok := lease.(interface {
 			Forgive(ctx context.Context) error
-		}); ok && hasGoneOn(records) {
+		}); ok && hasGoneOn(records) && j.head.Delivery < mostForgiven {
 			_ = forgiving.Forgive(ctx) // else the delivery counts, as ever
 		}
 		j.metrics.journalTakenUp(time.Since(stored))
@@ -210,14 +210,20 @@ func (j *journal) numberContext(agent string, tokens []int32, opened int) int {
 	return number
 }
 
-// callsLeft counts the recorded calls that were not made again yet.
-func (j *journal) callsLeft() int {
+// firstIndex returns the index of the first of n calls that a context makes at once: calls counts the episode's calls so far, and recorded
+// calls that were not made again yet follow. Calls that were made together have consecutive indexes, recorded or not.
+func (j *journal) firstIndex(at callPlace, n, calls int) int {
 	if j == nil {
-		return 0
+		return calls
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return len(j.past.calls)
+	for i := range n {
+		if known, ok := j.past.calls[callPlace{at.context, at.place + i}]; ok {
+			return known.Index - i
+		}
+	}
+	return calls + len(j.past.calls)
 }
 
 // takeCall takes what is recorded of a call; nil where nothing is, or where another call was made in its place.

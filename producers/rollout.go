@@ -124,7 +124,7 @@ func (e *Episode) runAgent(ctx context.Context) (schemas.StopReason, error) {
 	}
 	agentCtx, cancel := ctx, context.CancelFunc(func() {})
 	if timeout := e.ticket.Limits.Timeout; timeout > 0 {
-		agentCtx, cancel = context.WithTimeoutCause(ctx, timeout-e.journal.timeBefore(), errTimedOut)
+		agentCtx, cancel = context.WithTimeoutCause(ctx, max(timeout-e.journal.timeBefore(), journalEvery), errTimedOut)
 	}
 	defer cancel()
 	if err := e.openSessions(agentCtx); err != nil {

@@ -152,6 +152,11 @@ func (w *worker) serveTicket(working, settling context.Context, lease Lease) {
 	case errors.Is(err, errLeaseLost):
 		w.metrics.episodeDropped("lease_lost", "")
 		log.Warn("lease lost: the ticket is somebody else's now")
+		select {
+		case <-lease.Lost():
+		default: // its journal is of an earlier issue of the ticket: the next delivery may take it up
+			w.releaseTicket(settling, lease, w.cfg.RetryDelay, log)
+		}
 	case errors.Is(err, errStale), errors.Is(err, errCancelled):
 		w.metrics.episodeDropped("cancelled", "")
 		w.closeSample(settling, lease, err, log)

@@ -86,6 +86,10 @@ func (r *Run) openJournal(ctx context.Context) error {
 	}
 	want := r.topology.journalConfig(r.names)
 	err := r.openStream(ctx, want)
+	if seam.HasCode(err, codeNoStorage) {
+		r.log.Warn("the broker has no room for journals: episodes whose producers die begin again; see streams.journal_max_bytes", "err", err)
+		return nil
+	}
 	if !errors.Is(err, ErrIncompatible) && !seam.HasCode(err, codeInvalidConfig) {
 		return err
 	}

@@ -52,7 +52,7 @@ type Config struct {
 	// step that would make a running episode too old: nothing is refused for its age, and a step lasts as long as the slowest episode of the
 	// Eta versions before. An episode that does not come is waited for as long as limits.timeout and streams.lease allow together; with
 	// limits.timeout 0, or deterministic, until its ticket is gone. pace is wait, and sends the tickets of episodes that are predicted to be
-	// long first, by the prompt's or the source's episodes so far.
+	// long first, by the prompt's or the source's episodes so far. A short batch, which max_dropped_groups brings about, waits for no group.
 	Staleness string `koanf:"staleness" default:"refuse" oneof:"refuse wait pace"`
 	// Hold is how many further batches must be ready before a step begins, at most Depth: the step then trains on trajectories that are
 	// Hold versions old whatever the speeds. Hold is for studies of staleness.

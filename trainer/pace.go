@@ -13,11 +13,14 @@ import (
 // Values of Config.Staleness.
 const (
 	stalenessRefuse = "refuse"
+	stalenessWait   = "wait"
 	stalenessPace   = "pace"
 )
 
 // waitsForEpisodes reports whether a step waits for the episodes that would else fall out of the bound.
-func (c Config) waitsForEpisodes() bool { return c.Staleness != stalenessRefuse }
+func (c Config) waitsForEpisodes() bool {
+	return c.Staleness == stalenessWait || c.Staleness == stalenessPace
+}
 
 // minVersion returns the oldest version that may sample for a ticket that is issued at a version. Where steps wait for episodes, an episode
 // has all of eta from its ticket on.
@@ -68,6 +71,9 @@ func (i *issuer) episodeLimit(group string, lease time.Duration) time.Duration {
 	g, open := i.open[group]
 	if !open || i.cfg.Deterministic || g.Ticket.Limits.Timeout == 0 {
 		return 0
+	}
+	if g.Trunks > 0 { // its branches begin when its trunks have ended
+		return 2*g.Ticket.Limits.Timeout + lease
 	}
 	return g.Ticket.Limits.Timeout + lease
 }

@@ -1,6 +1,7 @@
 package trainer
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -149,4 +150,31 @@ func TestTheLongestEpisodesBeginFirst(t *testing.T) {
 		order += x.ID
 	}
 	require.Equal(t, "45312", order)
+}
+
+// A policy that has learnt nearly all prompts still steps, by short batches.
+func TestAStepThatWaitsTakesShortBatches(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{stalenessRefuse, stalenessWait, stalenessPace} {
+		for _, deterministic := range []bool{false, true} {
+			cfg := testConfig(t.TempDir())
+			cfg.Staleness, cfg.Steps, cfg.Eta, cfg.Depth, cfg.MaxDroppedGroups, cfg.Deterministic = mode, 12, 0, 0, 8, deterministic
+			w := &judged{world: newWorld(vocab), logprob: -1, reward: func(cursor uint64, sample int) map[string]float64 {
+				if cursor%16 == 0 && sample == 0 {
+					return map[string]float64{"a": 1}
+				}
+				return map[string]float64{"a": 0}
+			}}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			steps := 0
+			err := Run(ctx, cfg, Deps{Engine: enginetest.NewBigram(vocab), Stream: w, Prompts: prompts{vocab}, Observer: func(e schemas.Event) {
+				if e.Type == schemas.EventStepDone {
+					steps++
+				}
+			}})
+			cancel()
+			require.NoError(t, err)
+			require.EqualValues(t, cfg.Steps, steps, "%s, deterministic %v", mode, deterministic)
+		}
+	}
 }

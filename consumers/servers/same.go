@@ -33,7 +33,9 @@ func (s *server) refuseKeptHead(ctx context.Context, want *consumers.Snapshot) e
 	})
 	switch {
 	case err != nil:
-		return fmt.Errorf("ask whether its loads reach the head: %w", err)
+		// Its log-probabilities show it after the load.
+		s.pool.log.Warn("an inference server cannot be asked whether its loads reach the head", "server", s.name, "err", err)
+		return nil
 	case kept:
 		return &SettingError{Setting: "it is a vLLM for processors, whose loads do not reach a head that is the embedding: " +
 			"it would sample with the head that it was started with; train a model with a head of its own (model.tie_embeddings: false), " +

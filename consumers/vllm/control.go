@@ -3,9 +3,9 @@ package vllm
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync"
 
 	"github.com/weir-rl/weir/consumers/servers"
@@ -116,12 +116,14 @@ func (s *speaker) Label(ctx context.Context) (string, error) {
 const sumOfNothing = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
 // Checksums are the SHA-256 of every parameter of every rank, by vLLM's names: from 0.32.0 on
-// (entrypoints/rl/online/api_router.py:229). A parameter without numbers is left out: on processors vLLM lays each linear layer's
+// (entrypoints/rl/online/api_router.py:229); nil where they do not show a load, as on processors: there vLLM lays each linear layer's
 // weight out for its products and empties the parameter (0.32.0, model_executor/layers/utils.py:544), so that its checksum never
 // changes.
 func (s *speaker) Checksums(ctx context.Context) (map[string]string, error) {
 	sums, err := s.readChecksums(ctx)
-	maps.DeleteFunc(sums, func(_, sum string) bool { return sum == sumOfNothing })
+	if hasEmptiedWeight(sums) {
+		return nil, err
+	}
 	return sums, err
 }
 
@@ -130,12 +132,17 @@ func (s *speaker) Checksums(ctx context.Context) (map[string]string, error) {
 // "ParallelLMHead: Failed to load weights").
 func (s *speaker) KeepsHead(ctx context.Context) (bool, error) {
 	sums, err := s.readChecksums(ctx)
-	for _, sum := range sums {
-		if sum == sumOfNothing {
-			return true, nil
+	return hasEmptiedWeight(sums), err
+}
+
+// hasEmptiedWeight reports whether a layer's weight has no numbers. Parameters beside a weight may have none on any device.
+func hasEmptiedWeight(sums map[string]string) bool {
+	for name, sum := range sums {
+		if sum == sumOfNothing && strings.HasSuffix(name, ".weight") {
+			return true
 		}
 	}
-	return false, err
+	return false
 }
 
 // readChecksums are the checksums as the server sends them; nil where it has no route for them.

@@ -142,12 +142,15 @@ func (o *object) refuseModule(c gpu.Config) {
 	}
 	if o.ownCode(); !o.read["auto_map"] {
 		if code, ok := o.lookUp("auto_map"); ok {
-			o.addFault("auto_map is %s: it names code in the folder, which is not run; take a model that Transformers itself has",
+			o.addFault("auto_map is %s: it names code in the folder, which is not run; where Transformers itself has the model_type, remove the key",
 				shortValue(code))
 		}
 	}
 	if o.readFlag("is_encoder_decoder") {
 		o.addFault("is_encoder_decoder is true: decoders alone are trained")
+	}
+	if v, ok := o.lookUp("use_bidirectional_attention"); ok && !isOff(bytes.TrimSpace(v)) {
+		o.addFault("use_bidirectional_attention is %s: the model reads the tokens that it is to predict, and is no decoder", shortValue(v))
 	}
 	for _, key := range []string{"vision_config", "audio_config", "text_config", "speech_config"} {
 		if _, ok := o.lookUp(key); ok {

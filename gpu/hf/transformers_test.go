@@ -143,6 +143,7 @@ func TestModelsThatAreNotTrainedAreRefusedByName(t *testing.T) {
 		`{"resid_pdrop":0.1}`:                                          "resid_pdrop is 0.1: the engines drop nothing",
 		`{"vocab_size":null}`:                                          "vocab_size is missing",
 		`{"model_type":"mistral","sliding_window":32,"x":1}`:           "x is 1: weir does not know the key",
+		`{"use_bidirectional_attention":true}`:                         "use_bidirectional_attention is true: the model reads the tokens",
 		`{"torch_dtype":"int4"}`:                                       `dtype is "int4"`,
 		`{"max_position_embeddings":null,"final_logit_softcapping":1}`: "max_position_embeddings is missing",
 	} {

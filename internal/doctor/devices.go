@@ -59,11 +59,13 @@ func (e *examination) examineDevices() {
 
 // needsCUDA reports whether the run needs a device: a vLLM that is built for processors needs none.
 func (e *examination) needsCUDA() bool {
-	return e.n.CUDA || e.n.VLLM && (e.stack == nil || !strings.HasSuffix(e.stack.VLLM, cpuBuild))
+	return e.n.CUDA || e.n.VLLM && (e.stack == nil || !isCPUBuild(e.stack.VLLM))
 }
 
-// cpuBuild ends the version of a vLLM for processors.
-const cpuBuild = "+cpu"
+// isCPUBuild reports whether a version is that of a vLLM for processors, from a package or from its source.
+func isCPUBuild(version string) bool {
+	return strings.HasSuffix(version, "+cpu") || strings.HasSuffix(version, ".cpu")
+}
 
 // examineDriver reads the driver's version and the cards from nvidia-smi.
 func (e *examination) examineDriver() (version string, cards []string) {

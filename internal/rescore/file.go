@@ -11,6 +11,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/weir-rl/weir/internal/runfolder"
 )
@@ -81,6 +82,12 @@ func openFile(path string, head header) (_ *file, err error) {
 			return nil, err
 		}
 		begun, whole = true, whole+int64(len(line))
+	}
+	if !begun { // a header that was cut off, or another's file
+		start := make([]byte, len(`{"run":`))
+		if n, _ := f.ReadAt(start, 0); !strings.HasPrefix(`{"run":`, string(start[:n])) {
+			return nil, fmt.Errorf("%s is no file of weir rescore: its first line names no run; name another file with --out", path)
+		}
 	}
 	if err := f.Truncate(whole); err != nil {
 		return nil, fmt.Errorf("remove the cut last line of %s: %w", path, err)

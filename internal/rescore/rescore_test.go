@@ -56,6 +56,7 @@ func TestAFileOfAnotherKindIsRefusedAndLeftAsItIs(t *testing.T) {
 	t.Parallel()
 	for want, text := range map[string]string{
 		"first line names no run":           "id,reward\n1,2\n",
+		"its first line names no run; name": `{"mine": "without a line's end"}`,
 		"has the rows of run other":         `{"run":"other"}` + "\n",
 		"was begun with k 1, and it is 2":   `{"run":"r","rewards":{"k":"1"}}` + "\n",
 		"line 2 is no row of a trajectory":  `{"run":"r","rewards":{"k":"2"}}` + "\n{}\n",

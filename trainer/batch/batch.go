@@ -79,7 +79,7 @@ func (a *Assembler) Take() (*Batch, error) {
 	if !due && !a.isShortDue() {
 		return nil, nil
 	}
-	if g := a.findBlocking(); g != nil {
+	if g := a.findBlocking(); due && g != nil {
 		a.blocking = g.ID()
 		return nil, nil
 	}

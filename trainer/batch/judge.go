@@ -19,7 +19,7 @@ func (a *Assembler) judgeOpen(touched *openGroup, e *Effects) {
 	for i := 0; i < len(a.order); {
 		g := a.order[i]
 		switch {
-		case a.cfg.InOrder && a.isShortDue():
+		case a.cfg.InOrder && a.isShortDue() && !(a.cfg.Wait && a.ready >= a.cfg.Groups):
 			return // later groups are for the next batch, however many of them have arrived
 		case g.ready:
 		case g.isComplete():

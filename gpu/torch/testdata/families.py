@@ -33,7 +33,8 @@ FAMILIES = {
     "smollm3": ("smollm3", dict(no_rope_layers=[1, 0])),
     "granite": ("granite", dict(logits_scaling=4.0, embedding_multiplier=3.0, residual_multiplier=0.5, attention_multiplier=0.3)),
     "qwen3_moe": ("qwen3_moe", dict(head_dim=8, num_experts=4, moe_intermediate_size=16, **EXPERTS)),
-    "mixtral": ("mixtral", dict(num_local_experts=4, **EXPERTS)),
+    # Its noise is for its own training: Weir adds none.
+    "mixtral": ("mixtral", dict(num_local_experts=4, router_jitter_noise=0.1, **EXPERTS)),
     "granitemoe": ("granitemoe", dict(num_local_experts=4, **EXPERTS)),
     "gpt_neox": ("gpt_neox", {}),
     "glm4": ("glm4", dict(head_dim=8)),

@@ -49,7 +49,9 @@ def implementation(options, config):
 
 def build(shape, options, compute, device):
     """The module of a folder's config.json, with weights of zero in the type compute."""
-    config = shape["transformers"]["config"]
+    # How attention and experts are computed is torch.attention's to say, and not the folder's: a name there may ask for code from elsewhere.
+    chosen = {prefix + key for prefix in ("", "_") for key in ("attn_implementation", "experts_implementation")}
+    config = {k: v for k, v in shape["transformers"]["config"].items() if k not in chosen}
     kind = config["model_type"]
     transformers = library(options, kind)
     from transformers.initialization import no_init_weights
@@ -121,7 +123,7 @@ def more(n):
     return f"; and {n} more" if n > 0 else ""
 
 
-class Given(nn.Module):
+class HiddenStates(nn.Module):
     """Hidden states in the place of the layers that compute them."""
 
     def __init__(self, hidden):
@@ -131,7 +133,9 @@ class Given(nn.Module):
     def forward(self, *_, **__):
         from transformers.modeling_outputs import MoeModelOutputWithPast
 
-        return MoeModelOutputWithPast(last_hidden_state=self.hidden)
+        out = MoeModelOutputWithPast(last_hidden_state=self.hidden)
+        out.cross_attentions = out.cache_params = None  # which some heads hand on
+        return out
 
 
 class Measure(torch.autograd.Function):
@@ -172,6 +176,17 @@ class Family:
                 self.net.activation_checkpointing_enable()
             else:
                 self.net.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+            from transformers.modeling_layers import GradientCheckpointingLayer
+
+            for m in self.net.modules():  # nothing else is in training: it would drop numbers or add noise
+                m.training = isinstance(m, GradientCheckpointingLayer)
+        try:
+            with torch.no_grad():
+                self.logits(torch.zeros(1, shape["hidden"], dtype=compute, device=device))
+        except Exception as e:  # a head may ask for anything
+            raise ValueError(
+                f"model.folder: {type(self.net).__name__} computes logits from more than hidden states, and is not trained here ({first_line(e)})"
+            ) from None
 
     def named_parameters(self):
         return self.net.named_parameters()
@@ -185,7 +200,7 @@ class Family:
     def logits(self, hidden):
         """The logits of rows of hidden states, with whatever the family does to them: its own forward, given the hidden states."""
         name, trunk = self.net.base_model_prefix, self.trunk()
-        self.net._modules[name] = Given(hidden[None])
+        self.net._modules[name] = HiddenStates(hidden[None])
         try:
             return self.net(use_cache=False).logits[0]
         finally:
@@ -197,7 +212,7 @@ class Family:
         for n in lengths:
             starts.append(at)
             at += n
-        places, flat, base = torch.empty(at, dtype=torch.int64), [], 0
+        positions, flat, base = torch.empty(at, dtype=torch.int64), [], 0
         for batch in batches(lengths):
             longest = lengths[batch[0]]
             # Later tokens are not attended to: what fills a row up changes nothing before it.
@@ -205,18 +220,18 @@ class Family:
             for row, s in enumerate(batch):
                 n, lo = lengths[s], starts[s]
                 ids[row, :n] = tokens[lo : lo + n]
-                places[lo : lo + n] = torch.arange(n) + base + row * longest
+                positions[lo : lo + n] = torch.arange(n) + base + row * longest
             out = self.trunk()(input_ids=ids, use_cache=False).last_hidden_state
             flat.append(out.reshape(len(batch) * longest, -1))
             base += len(batch) * longest
             self.tick()
-        return torch.cat(flat), places.to(tokens.device)
+        return torch.cat(flat), positions.to(tokens.device)
 
     def __call__(self, tokens, lengths, rows, targets, temperature, logits):
         """As the own model: log-probabilities, entropies and sums of squares of targets after rows, or nothing without logits, and the
         normalized hidden states at rows."""
-        flat, places = self._hidden(tokens, lengths)
-        hidden = Pick.apply(flat, places[rows]) if rows.numel() else flat[:0]
+        flat, positions = self._hidden(tokens, lengths)
+        hidden = Pick.apply(flat, positions[rows]) if rows.numel() else flat[:0]
         if not logits:
             return (), hidden
         return self._measure(hidden, targets, temperature), hidden
