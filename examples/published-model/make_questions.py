@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes 600 questions of arithmetic, each a conversation that begins with two that are answered: how the calculator is called is shown, not trained.
+"""Writes 600 questions of five kinds, each a conversation that begins with two that are answered: how the calculator is called is shown, not trained.
 
     python3 examples/published-model/make_questions.py models/sums.jsonl
 """
@@ -8,6 +8,7 @@ import json
 import random
 import sys
 
+KINDS = ("plus", "three", "finds", "loses", "bags")
 NAMES, THINGS = ("Ann", "Ben", "Cleo", "Dan", "Eve", "Finn"), ("apples", "books", "coins", "stamps")
 
 
@@ -21,26 +22,26 @@ def answered(question, expression, value):
 SHOWN = [
     {"role": "system", "content": "Calculate."},
     *answered("Kim has 4 jars of 35 beans. How many beans has Kim?", "4*35", 140),
-    *answered("Kim has 60 beans, eats 13 and buys 8. How many beans has Kim?", "60-13+8", 55),
+    *answered("What is 60 minus 13 plus 8?", "60-13+8", 55),
 ]
 
 
 def question(draw, kind):
     name, thing = draw.choice(NAMES), draw.choice(THINGS)
     a, b, c = draw.randint(51, 98), draw.randint(11, 49), draw.randint(2, 9)
-    has, value = {
-        "finds": (f"{a} {thing} and finds {b}", a + b),
-        "loses": (f"{a} {thing} and loses {b}", a - b),
-        "bags": (f"{c} bags of {a} {thing}", a * c),
-        "both": (f"{a} {thing}, finds {b} and loses {c}", a + b - c),
+    return {
+        "plus": (f"What is {a} plus {b}?", a + b),
+        "three": (f"What is {a} plus {b} minus {c}?", a + b - c),
+        "finds": (f"{name} has {a} {thing} and finds {b}. How many {thing} has {name}?", a + b),
+        "loses": (f"{name} has {a} {thing} and loses {b}. How many {thing} has {name}?", a - b),
+        "bags": (f"{name} has {c} bags of {a} {thing}. How many {thing} has {name}?", a * c),
     }[kind]
-    return f"{name} has {has}. How many {thing} has {name}?", value
 
 
 def main():
     draw, seen, rows = random.Random(7), set(), []
     while len(rows) < 600:
-        kind = ("finds", "loses", "bags", "both")[len(rows) % 4]
+        kind = KINDS[len(rows) % len(KINDS)]
         text, value = question(draw, kind)
         if text not in seen:
             seen.add(text)
