@@ -212,10 +212,14 @@ func TestABadFolderIsNamed(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "bad")
 		require.NoError(t, os.CopyFS(dir, os.DirFS(good)))
 		require.NoError(t, c.spoil(dir), name)
-		for _, command := range [][]string{
+		commands := [][]string{
 			{"model", dir},
 			{"up", "--model.folder", dir, "--tasks.sums.type", "jsonl", "--tasks.sums.questions", questions, "--run.dir", t.TempDir(), "--broker.listen", "127.0.0.1:0", "--telemetry.listen", ""},
-		} {
+		}
+		if name == "a window" {
+			commands = commands[1:] // Transformers has windows: weir model describes the folder
+		}
+		for _, command := range commands {
 			_, err := runWeir(t, "[1]\n", command...)
 			require.ErrorContains(t, err, c.want, "%s: %s", name, command[0])
 		}
