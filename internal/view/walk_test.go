@@ -171,7 +171,7 @@ func TestThePageShowsARunThatIsOver(t *testing.T) {
 	b.prefer("light")
 	for _, view := range []struct{ word, there string }{
 		{"lanes", `document.querySelector('#lanes').height > 60 && document.querySelectorAll('.ages .stacked i').length === 4`},
-		{"bias", `document.querySelectorAll('.fall').length === 3 && document.querySelectorAll('#issued tr').length > 1 && !document.querySelector('#issued').innerText.includes('not noted')`},
+		{"bias", `document.querySelectorAll('.fall').length === 4 && document.querySelectorAll('#issued tr').length > 1 && !document.querySelector('#issued').innerText.includes('not noted')`},
 		{"streams", `document.querySelector('#main').innerText.includes('The run is not up')`},
 		{"compare", `document.querySelectorAll('.chart path.line').length > 4`},
 		{"log", `document.querySelector('.log').innerText.includes('training ended')`},
@@ -277,7 +277,7 @@ func fitsATelephone(t *testing.T, b *browser) {
 		"trajectories":              `document.querySelectorAll('.list a.row').length > 3`,
 		"trajectories?rows=samples": `document.querySelectorAll('.list a.row.sample').length > 3`,
 		"lanes":                     `document.querySelectorAll('.ages .stacked i').length === 4`,
-		"bias":                      `document.querySelectorAll('.fall').length === 3`,
+		"bias":                      `document.querySelectorAll('.fall').length === 4`,
 		"compare":                   `document.querySelectorAll('.chart path.line').length > 4`,
 		"log":                       `document.querySelector('.log td') !== null`,
 	} {
