@@ -252,7 +252,7 @@ func journalConfig(name, mode string) producers.Config {
 	return cfg
 }
 
-// plainTrajectory has what is trained on, without who worked on it and when.
+// plainTrajectory is the trajectory without its producer and its times.
 func plainTrajectory(t *schemas.Trajectory) schemas.Trajectory {
 	out := *t
 	out.Producer, out.StartedAt, out.FinishedAt = "", time.Time{}, time.Time{}

@@ -7,7 +7,7 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// Why an episode that was taken up ends: nobody can say what its tools have done. Its sample is closed.
+// Why an episode that was taken up ends: the journal does not show what its tools have done. Its sample is closed.
 var (
 	errUncertainCall = errors.New(
 		"a tool was being called when the episode's producer died, and the tool does not say that it may be called again")
@@ -36,40 +36,40 @@ type recordedCall struct {
 }
 
 // beginCall looks a call up before it is made. given is its result where it is not made.
-func (j *journal) beginCall(ctx context.Context, tool Tool, call ToolCall, at callPlace, index int) (one *recordedCall, given *result) {
+func (j *journal) beginCall(ctx context.Context, tool Tool, call ToolCall, at callPlace, index int) (recorded *recordedCall, given *result) {
 	effects := EffectsOf(tool)
 	key := schemas.JournalCallKey(call.Name, call.Arguments)
 	known := j.takeCall(at, key)
-	one = &recordedCall{journal: j, effects: effects}
-	one.entry = schemas.JournalCall{Context: at.context, Place: at.place, Index: index, Key: key, State: schemas.JournalStarted}
+	recorded = &recordedCall{journal: j, effects: effects}
+	recorded.entry = schemas.JournalCall{Context: at.context, Place: at.place, Index: index, Key: key, State: schemas.JournalStarted}
 	if known != nil {
-		one.entry.Index = known.Index
-		if given := one.settleKnown(known); given != nil {
-			return one, given
+		recorded.entry.Index = known.Index
+		if given := recorded.settleKnown(known); given != nil {
+			return recorded, given
 		}
 	}
 	if effects.isFenced() {
-		j.addEntries(nil, nil, []schemas.JournalCall{one.entry})
+		j.addEntries(nil, nil, []schemas.JournalCall{recorded.entry})
 		if err := j.flush(ctx); err != nil {
-			return one, &result{err: err, own: true}
+			return recorded, &result{err: err, own: true}
 		}
 	}
-	return one, nil
+	return recorded, nil
 }
 
 // settleKnown decides on a call of which something is recorded: nil is that it is made.
-func (one *recordedCall) settleKnown(known *schemas.JournalCall) *result {
-	metrics := one.journal.metrics
+func (c *recordedCall) settleKnown(known *schemas.JournalCall) *result {
+	metrics := c.journal.metrics
 	switch {
 	case known.State == schemas.JournalWithdrawn:
-	case known.State == schemas.JournalStarted && one.effects.isFenced():
+	case known.State == schemas.JournalStarted && c.effects.isFenced():
 		metrics.journalCall(callUncertain)
 		return &result{err: errUncertainCall, own: true}
 	case known.State == schemas.JournalStarted:
 		metrics.journalCall(callRepeated)
-	case one.effects == EffectsSession:
-		one.again = known
-	case one.effects == EffectsLost:
+	case c.effects == EffectsSession:
+		c.again = known
+	case c.effects == EffectsLost:
 		metrics.journalCall(callSessionLost)
 		return &result{err: errSessionLost, own: true}
 	default:
@@ -81,31 +81,31 @@ func (one *recordedCall) settleKnown(known *schemas.JournalCall) *result {
 }
 
 // endCall records how a call ended, whose text is as the agent sees it. It returns the result as it is recorded.
-func (one *recordedCall) endCall(ctx context.Context, r result) result {
+func (c *recordedCall) endCall(ctx context.Context, r result) result {
 	if errors.Is(r.err, ErrUnavailable) {
-		if one.effects.isFenced() && ctx.Err() == nil {
-			one.entry.State = schemas.JournalWithdrawn
-			one.journal.addEntries(nil, nil, []schemas.JournalCall{one.entry})
+		if c.effects.isFenced() && ctx.Err() == nil {
+			c.entry.State = schemas.JournalWithdrawn
+			c.journal.addEntries(nil, nil, []schemas.JournalCall{c.entry})
 		}
 		return r
 	}
 	if ctx.Err() != nil {
-		return r // nobody knows how it would have ended
+		return r // it was cut off
 	}
-	if known := one.again; known != nil {
+	if known := c.again; known != nil {
 		if known.Observation.Text == r.said.Text && known.Failed == r.call.Failed {
-			one.journal.metrics.journalCall(callReplayed)
+			c.journal.metrics.journalCall(callReplayed)
 			r.said = DecodeObservation(known.Observation)
 			r.call.Duration, r.call.Error = known.Duration, known.Error
 			return r
 		}
-		one.journal.metrics.journalCall(callDiffers)
+		c.journal.metrics.journalCall(callDiffers)
 	}
-	one.entry.State, one.entry.Observation = schemas.JournalAnswered, EncodeObservation(r.said)
-	one.entry.Duration, one.entry.Error, one.entry.Failed = r.call.Duration, r.call.Error, r.call.Failed
-	one.journal.addEntries(nil, nil, []schemas.JournalCall{one.entry})
-	if one.effects.isFenced() || r.call.Duration >= journalEvery {
-		one.journal.hurryEntries() // a producer that dies before it is stored costs the episode, or the time of the call
+	c.entry.State, c.entry.Observation = schemas.JournalAnswered, EncodeObservation(r.said)
+	c.entry.Duration, c.entry.Error, c.entry.Failed = r.call.Duration, r.call.Error, r.call.Failed
+	c.journal.addEntries(nil, nil, []schemas.JournalCall{c.entry})
+	if c.effects.isFenced() || r.call.Duration >= journalEvery {
+		c.journal.hurryEntries() // a producer that dies before it is stored costs the episode, or the time of the call
 	}
 	return r
 }

@@ -146,7 +146,7 @@ func (p *Permissions) allowRead(streams ...string) {
 
 func (p *Permissions) allowRole(role Role, n names) {
 	weights, control, shards := "KV_"+n.weights, "KV_"+n.control, "OBJ_"+n.shards
-	p.allowInfo(n.tickets, n.trajectories, n.rejected, n.events, "KV_"+n.released)
+	p.allowInfo(n.tickets, n.trajectories, n.rejected, n.events, n.journal, "KV_"+n.released)
 	p.allowPublish("$JS.API.CONSUMER.INFO." + n.tickets + "." + durableProducers) // how many tickets wait, and how many are leased
 	p.allowRead(control)
 	p.Subscribe = append(p.Subscribe, n.storedSubject(">"))

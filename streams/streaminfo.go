@@ -36,6 +36,7 @@ func (n names) namedStreams() []namedStream {
 		{"TRAJECTORIES", n.trajectories},
 		{"REJECTED", n.rejected},
 		{"EVENTS", n.events},
+		{"JOURNAL", n.journal},
 		{"CONTROL", "KV_" + n.control},
 		{"WEIGHTS", "KV_" + n.weights},
 		{"SHARDS", "OBJ_" + n.shards},

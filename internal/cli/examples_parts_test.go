@@ -43,8 +43,8 @@ func (u uses) example(t *testing.T, path string) {
 			continue
 		}
 		for _, file := range own.Files {
-			if strings.HasPrefix(file, "models/") {
-				continue // made by the example's own script, beside the model
+			if isMadeByScript(t, path, file) {
+				continue
 			}
 			file = filepath.Join(root, file)
 			held, _, err := data.Mapping{}.Describe(t.Context(), []string{file}, nil, nil)
@@ -56,6 +56,19 @@ func (u uses) example(t *testing.T, path string) {
 			u.endings[filepath.Ext(file)] = file
 		}
 	}
+}
+
+// isMadeByScript reports whether a script of the example writes the file, which is then not in the tree.
+func isMadeByScript(t *testing.T, example, file string) bool {
+	t.Helper()
+	scripts, err := filepath.Glob(filepath.Join(filepath.Dir(example), "make_*.py"))
+	require.NoError(t, err)
+	for _, script := range scripts {
+		if strings.Contains(string(read(t, script)), script[len(root)+1:]+" "+file) {
+			return true
+		}
+	}
+	return false
 }
 
 // Whatever part the program brings, and whatever schema of data it reads, a user finds an example that trains with it.

@@ -216,8 +216,11 @@ func TestABadFolderIsNamed(t *testing.T) {
 			{"model", dir},
 			{"up", "--model.folder", dir, "--tasks.sums.type", "jsonl", "--tasks.sums.questions", questions, "--run.dir", t.TempDir(), "--broker.listen", "127.0.0.1:0", "--telemetry.listen", ""},
 		}
-		if name == "a window" {
-			commands = commands[1:] // Transformers has windows: weir model describes the folder
+		if name == "a window" { // which Transformers has: weir model says by which engine it is trained
+			out, err := runWeir(t, "", "model", dir)
+			require.NoError(t, err)
+			require.Contains(t, out, "Transformers")
+			commands = commands[1:]
 		}
 		for _, command := range commands {
 			_, err := runWeir(t, "[1]\n", command...)

@@ -125,7 +125,7 @@ func TestALiveRunIsToldAndOperated(t *testing.T) {
 	for _, x := range out["streams"].([]any) {
 		names = append(names, x.(map[string]any)["name"])
 	}
-	require.Equal(t, []any{"TICKETS", "TRAJECTORIES", "REJECTED", "EVENTS", "CONTROL", "WEIGHTS", "SHARDS"}, names)
+	require.Equal(t, []any{"TICKETS", "TRAJECTORIES", "REJECTED", "EVENTS", "JOURNAL", "CONTROL", "WEIGHTS", "SHARDS"}, names)
 	newest := out["events"].([]any)[0].(map[string]any)
 	require.Equal(t, "control", newest["type"])
 	require.Contains(t, newest["message"], "limits.math.timeout: 1m30s")

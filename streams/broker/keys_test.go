@@ -68,7 +68,7 @@ func TestAViewerLooksAtEveryStream(t *testing.T) {
 	for _, look := range looks {
 		names = append(names, look.Name)
 	}
-	require.Equal(t, []string{"TICKETS", "TRAJECTORIES", "REJECTED", "EVENTS", "CONTROL", "WEIGHTS", "SHARDS"}, names)
+	require.Equal(t, []string{"TICKETS", "TRAJECTORIES", "REJECTED", "EVENTS", "JOURNAL", "CONTROL", "WEIGHTS", "SHARDS"}, names)
 }
 
 func TestRolesDoTheirWork(t *testing.T) {

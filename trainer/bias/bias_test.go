@@ -47,7 +47,7 @@ func TestTheProbabilityIsKolmogorovs(t *testing.T) {
 	const n = 20_000_000
 	for at, want := range map[float64]float64{0.5: 0.9639452436, 1: 0.2699996717, 1.36: 0.0494858768, 1.95: 0.0009967, 2.5: 7.453e-6} {
 		d := at / math.Sqrt(n/2)
-		require.InEpsilon(t, want, bias.Exceedance(d, n/2), 2e-3, "%v", at)
+		require.InEpsilon(t, want, bias.ProbabilityBeyond(d, n/2), 2e-3, "%v", at)
 	}
 }
 

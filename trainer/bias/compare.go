@@ -52,7 +52,7 @@ func Compare(trained, others Sample) Comparison {
 	apart := Distance(trained.Values, others.Values)
 	c.Distance = apart * float64(m) / float64(n+m)
 	a, b := float64(min(trained.Prompts, n)), float64(min(others.Prompts, m))
-	c.P = exceedance(apart, a*b/(a+b))
+	c.P = probabilityBeyond(apart, a*b/(a+b))
 	return c
 }
 
@@ -72,9 +72,9 @@ func Distance(a, b []float64) float64 {
 	return most
 }
 
-// exceedance is the probability of a distance of at least d between samples of an effective size: Kolmogorov's distribution, with Stephens'
+// probabilityBeyond is the probability of a distance of at least d between samples of an effective size: Kolmogorov's distribution, with Stephens'
 // correction for small samples.
-func exceedance(d, size float64) float64 {
+func probabilityBeyond(d, size float64) float64 {
 	root := math.Sqrt(size)
 	at := (root + 0.12 + 0.11/root) * d
 	if at < 0.2 {

@@ -1,4 +1,4 @@
 package bias
 
 // Exceedance is for the tests.
-var Exceedance = exceedance
+var ProbabilityBeyond = probabilityBeyond
