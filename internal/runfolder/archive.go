@@ -37,7 +37,7 @@ func newArchive(checkpoints string) *Archive {
 	return &Archive{dir: filepath.Join(checkpoints, archive.Folder), offsets: map[int]int64{}, at: map[sampleKey]int32{}, texts: map[string]string{}}
 }
 
-// refreshEntries reads the new entries, and forgets those that were removed from the disk to make room.
+// refreshEntries reads the new entries, and forgets entries that were removed from the disk to make room.
 func (f *Archive) refreshEntries() error {
 	segments, err := archive.Segments(f.dir)
 	if err != nil {
