@@ -36,7 +36,9 @@ type recordedCall struct {
 }
 
 // beginCall looks a call up before it is made. given is its result where it is not made.
-func (j *journal) beginCall(ctx context.Context, tool Tool, call ToolCall, at callPlace, index int) (recorded *recordedCall, given *result) {
+func (j *journal) beginCall(
+	ctx context.Context, tool Tool, call ToolCall, at callPlace, index int,
+) (recorded *recordedCall, given *result) {
 	effects := EffectsOf(tool)
 	key := schemas.JournalCallKey(call.Name, call.Arguments)
 	known := j.takeCall(at, key)

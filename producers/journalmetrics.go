@@ -8,6 +8,12 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
+// What became of recorded tokens, as a label.
+const (
+	tokensGivenBack = "given_back"
+	tokensLeft      = "left" // the episode went on otherwise
+)
+
 // journalMetrics counts what journals were good for.
 type journalMetrics struct {
 	takenUp, bytes, seconds            prometheus.Counter
@@ -18,8 +24,13 @@ func newJournalMetrics() journalMetrics {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_producer_journal_" + name, Help: help})
 	}
-	vector := func(name, help, label string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_producer_journal_" + name, Help: help}, []string{label})
+	// Every value is there from the start, at 0: a rate that begins with an event would not show it.
+	vector := func(name, help, label string, values ...string) *prometheus.CounterVec {
+		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_producer_journal_" + name, Help: help}, []string{label})
+		for _, value := range values {
+			v.WithLabelValues(value)
+		}
+		return v
 	}
 	return journalMetrics{
 		takenUp: counter("taken_up_total", "Episodes of other producers that this producer has gone on with."),
@@ -27,14 +38,17 @@ func newJournalMetrics() journalMetrics {
 		seconds: counter("lost_seconds_total", "Seconds between the newest record of an episode and its being taken up, added up."),
 		tokens: vector("tokens_total",
 			"Recorded tokens of episodes that were taken up, by what became of them: given_back to the agent, "+
-				"or left, for the episode went on otherwise.", "what"),
+				"or left, for the episode went on otherwise.", "what", tokensGivenBack, tokensLeft),
 		calls: vector("calls_total",
 			"Recorded tool calls of episodes that were taken up, by what became of them: given_back, replayed in a new session, "+
-				"differs, repeated, uncertain, session_lost, or diverged where the agent made another call.", "what"),
+				"differs, repeated, uncertain, session_lost, or diverged where the agent made another call.", "what",
+			callGivenBack, callReplayed, callDiffers, callRepeated, callUncertain, callSessionLost, callDiverged),
 		givenUp: vector("given_up_total",
-			"Episodes that went on without a journal, by why: full, too_large, lost, overtaken or unavailable.", "why"),
+			"Episodes that went on without a journal, by why: full, too_large, lost, overtaken or unavailable.", "why",
+			journalFull, journalTooLarge, journalLost, journalOvertaken, journalUnavailable),
 		begunAgain: vector("begun_again_total",
-			"Episodes that began again though they had a journal, by why: unreadable, gap or foreign.", "why"),
+			"Episodes that began again though they had a journal, by why: unreadable, gap or foreign.", "why",
+			journalUnreadable, journalGap, journalForeign),
 	}
 }
 
@@ -85,13 +99,13 @@ func (m *Metrics) journalCall(what string) {
 
 func (m *Metrics) journalGivenTokens(n int) {
 	if m != nil {
-		m.journal.tokens.WithLabelValues("given_back").Add(float64(n))
+		m.journal.tokens.WithLabelValues(tokensGivenBack).Add(float64(n))
 	}
 }
 
 // journalLeft counts the recorded tokens that were not given back when an episode ended.
 func (m *Metrics) journalLeft(p *past) {
 	if m != nil && p.tokens > 0 {
-		m.journal.tokens.WithLabelValues("left").Add(float64(p.tokens))
+		m.journal.tokens.WithLabelValues(tokensLeft).Add(float64(p.tokens))
 	}
 }

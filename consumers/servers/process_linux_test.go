@@ -53,7 +53,8 @@ func TestNoWorkerOutlivesItsServer(t *testing.T) {
 	_, workers := started()
 	for _, worker := range workers {
 		// The kernel ends a killed process in its own time, and a worker is no child that could be waited for.
-		until(t, "the Pool has ended: it stopped its server, and a program that it had asked for its arguments has ended", func() bool { return !alive(worker) })
+		until(t, "the Pool has ended: it stopped its server, and a program that it had asked for its arguments has ended",
+			func() bool { return !alive(worker) })
 	}
 }
 
