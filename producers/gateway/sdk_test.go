@@ -41,7 +41,12 @@ func TestUnchangedClientsOfTheSDKs(t *testing.T) {
 	require.NoError(t, err)
 	defer s.Close(session)
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /let", func(http.ResponseWriter, *http.Request) { policy.let <- struct{}{} })
+	mux.HandleFunc("GET /let", func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case policy.let <- struct{}{}:
+		case <-r.Context().Done():
+		}
+	})
 	mux.Handle("/", s.Handler())
 	server := httptest.NewServer(mux)
 	defer server.Close()

@@ -3,6 +3,7 @@
 "impatient" only to the second who asks, and what a tool said with "seen: " and that."""
 
 import asyncio
+import faulthandler
 import json
 import os
 import sys
@@ -14,6 +15,9 @@ import urllib.request
 import anthropic
 import openai
 import pydantic
+
+# Checks that hang end here, with the stack of every thread, long before the test's own limit.
+faulthandler.dump_traceback_later(240, exit=True)
 
 BASE, KEY = os.environ["OPENAI_BASE_URL"], os.environ["OPENAI_API_KEY"]
 client, claude = openai.OpenAI(), anthropic.Anthropic()
@@ -39,9 +43,9 @@ def same(got, want):
 def let_later():
     def let():
         time.sleep(0.1)  # for pings to come
-        urllib.request.urlopen(BASE.split("/e/")[0] + "/let").read()
+        urllib.request.urlopen(BASE.split("/e/")[0] + "/let", timeout=60).read()
 
-    threading.Thread(target=let).start()
+    threading.Thread(target=let, daemon=True).start()  # a check that failed leaves it waiting
 
 
 def chat_whole():
