@@ -49,7 +49,6 @@ func (s *Run) Shadow(ctx context.Context, o Shadow) error {
 	if err := c.resolveConfig(); err != nil {
 		return err
 	}
-	lowerPriority(s.Log)
 	at := &shadowRole{Shadow: o, run: s, config: c}
 	return at.learnSteps(ctx)
 }

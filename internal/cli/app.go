@@ -23,6 +23,8 @@ type app struct {
 	doors parts.Registry
 	// memory is the memory that the process may use; its zero value bounds nothing.
 	memory machine.Memory
+	// ownsProcess says that the process has no other purpose than this command line: its priority may be lowered.
+	ownsProcess bool
 	console
 	// args are the command line without the program's name: they hold the names of the user's own sections, each key of
 	// which is a flag.

@@ -67,7 +67,10 @@ func Main(doors parts.Registry) int {
 	})()
 	memory := machine.Limit()
 	stayWithin(memory)
-	a := &app{doors: doors, memory: memory, args: os.Args[1:], console: console{out: os.Stdout, err: os.Stderr, environ: os.Environ()}}
+	a := &app{
+		doors: doors, memory: memory, ownsProcess: true, args: os.Args[1:],
+		console: console{out: os.Stdout, err: os.Stderr, environ: os.Environ()},
+	}
 	err := a.rootCommand().ExecuteContext(drain)
 	if err == nil {
 		return 0

@@ -51,6 +51,9 @@ func (a *app) runShadow(cmd *cobra.Command, f *shadowFlags) error {
 	if err != nil {
 		return err
 	}
+	if a.ownsProcess {
+		lowerPriority(s.Log)
+	}
 	err = s.Shadow(cmd.Context(), assembly.Shadow{
 		Name: *f.name, From: *f.from, Once: *f.once, Flags: a.keys().typedKeys(cmd),
 		Begun: func(folder string, step int64) {

@@ -3,6 +3,7 @@ package cli
 import (
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -12,10 +13,13 @@ import (
 	"github.com/weir-rl/weir/trainer/checkpoint"
 )
 
-// Keys that would need other trajectories or another model are refused by name, before anything is written.
+// Keys that would need other trajectories or another model are refused by name, before anything is written. A program that embeds the
+// command line keeps its priority.
 func TestAShadowRefusesWhatItsRunDoesNotMake(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
+	priority, err := syscall.Getpriority(syscall.PRIO_PROCESS, os.Getpid())
+	require.NoError(t, err)
 	run := []string{"--run.dir", dir, "--run.name", "mine"}
 	begin := func(args ...string) error {
 		_, err := runWeir(t, "", append(append([]string{"trainer"}, run...), args...)...)
@@ -48,6 +52,9 @@ func TestAShadowRefusesWhatItsRunDoesNotMake(t *testing.T) {
 	require.ErrorContains(t, begin("--shadow", "a", "--from", "-2"), "--from -2: name a step")
 	require.NoDirExists(t, filepath.Join(dir, "mine", runfolder.ShadowsFolder))
 	require.ErrorContains(t, begin("--shadow", "a", "--once", "--trainer.eta", "1"), "has no full one")
+	after, err := syscall.Getpriority(syscall.PRIO_PROCESS, os.Getpid())
+	require.NoError(t, err)
+	require.Equal(t, priority, after)
 }
 
 // Two shadows of a run: one has the run's settings and makes its weights, the other has a loss of its own. The run's folder is as before,

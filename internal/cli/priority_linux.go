@@ -1,4 +1,4 @@
-package assembly
+package cli
 
 import (
 	"log/slog"
