@@ -28,8 +28,9 @@ type JournalStore interface {
 func (s onRun) OpenJournal(ticket *schemas.Ticket) JournalStore { return s.Journal(ticket) }
 
 const (
-	// journalEvery is how long an entry waits for others before they are written together.
-	journalEvery = time.Second
+	// recordsPerDoubling is how many records of an episode double the wait before the next: the stream keeps a bounded number of records of a
+	// ticket, and an episode that has gone on for long loses a smaller part of itself.
+	recordsPerDoubling = 200
 	// mostForgiven bounds the deliveries that do not count toward the poison limit, however far the episode went on.
 	mostForgiven = 16
 	// recordBytes bounds the entries of a record, where an entry is not larger by itself.
@@ -77,6 +78,8 @@ type journal struct {
 	timer   *time.Timer
 	over    bool // nothing is written any more
 	past    *past
+	// interrupted: the episode was taken up, and nothing of it was done anew yet.
+	interrupted bool
 }
 
 // newJournal makes the journal of a ticket of which nothing is recorded.
@@ -104,33 +107,41 @@ func (j *journal) timeBefore() time.Duration {
 }
 
 // addEntries adds entries, which are written soon.
-func (j *journal) addEntries(contexts []schemas.JournalContext, samples []schemas.JournalSample, calls []schemas.JournalCall) {
+func (j *journal) addEntries(contexts []schemas.JournalContext, calls []schemas.JournalCall) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.over {
 		return
 	}
 	j.waiting += 32 * len(contexts)
-	for i := range samples {
-		j.waiting += samples[i].Size()
-	}
 	for i := range calls {
 		j.waiting += calls[i].Size()
 	}
 	j.pending.Contexts = append(j.pending.Contexts, contexts...)
-	j.pending.Samples = append(j.pending.Samples, samples...)
 	j.pending.Calls = append(j.pending.Calls, calls...)
+	j.scheduleFlush()
+}
+
+// scheduleFlush has what waits be written soon, or gives the journal up where it has no room for what waits. The lock is held.
+func (j *journal) scheduleFlush() {
 	if j.waiting+j.written > j.cfg.MaxBytes {
 		j.giveUp(journalFull)
 		return
 	}
 	if j.timer == nil {
-		wait := journalEvery
-		if j.cfg.Mode == JournalAuto && j.number == 0 {
-			wait = max(wait, j.cfg.After-j.elapsed())
-		}
-		j.timer = time.AfterFunc(wait, func() { _ = j.flush(j.life) }) // what it could not write is given up, and counted
+		j.timer = time.AfterFunc(j.nextWait(time.Now()), func() { _ = j.flush(j.life) }) // what it could not write is given up, and counted
 	}
+}
+
+// nextWait is how long entries wait for others before they are written together. The journals of a producer are written at the same
+// instants, so that a single write to the connection holds the records of many episodes. The lock is held.
+func (j *journal) nextWait(now time.Time) time.Duration {
+	every := j.cfg.Every + j.cfg.Every*time.Duration(j.number)/recordsPerDoubling
+	wait := now.Truncate(every).Add(every).Sub(now)
+	if j.cfg.Mode == JournalAuto && j.number == 0 {
+		wait = max(wait, j.cfg.After-j.elapsed())
+	}
+	return wait
 }
 
 // hurryEntries has what waits be written now.
@@ -167,19 +178,20 @@ func (j *journal) flush(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	for {
-		record := j.nextRecord()
-		if record == nil {
+	for more := true; more; { // entries that come meanwhile wait for the next flush
+		var record *schemas.JournalRecord
+		if record, more = j.nextRecord(); record == nil {
 			return nil
 		}
 		if err := j.writeRecord(ctx, record); err != nil {
 			return err
 		}
 	}
+	return nil
 }
 
-// nextRecord takes entries that wait, as many as a record holds; nil where none waits.
-func (j *journal) nextRecord() *schemas.JournalRecord {
+// nextRecord takes entries that wait, as many as a record holds; nil where none waits. more is whether some are left.
+func (j *journal) nextRecord() (record *schemas.JournalRecord, more bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.timer != nil {
@@ -188,9 +200,9 @@ func (j *journal) nextRecord() *schemas.JournalRecord {
 	}
 	p := &j.pending
 	if j.over || len(p.Contexts)+len(p.Samples)+len(p.Calls) == 0 {
-		return nil
+		return nil, false
 	}
-	record := j.newRecord()
+	record = j.newRecord()
 	record.Contexts, p.Contexts = p.Contexts, nil
 	size, n := 0, 0
 	for n < len(p.Samples) && (n == 0 || size+p.Samples[n].Size() <= recordBytes) {
@@ -206,10 +218,11 @@ func (j *journal) nextRecord() *schemas.JournalRecord {
 	record.Calls, p.Calls = p.Calls[:at:at], p.Calls[at:]
 	j.waiting -= size
 	j.written += size
-	if len(p.Samples)+len(p.Calls) == 0 {
+	more = len(p.Samples)+len(p.Calls) > 0
+	if !more {
 		j.waiting = 0
 	}
-	return record
+	return record, more
 }
 
 // newRecord makes the next record, which is empty. The lock is held.

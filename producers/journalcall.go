@@ -3,6 +3,7 @@ package producers
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/weir-rl/weir/schemas"
 )
@@ -25,6 +26,9 @@ const (
 	callSessionLost = "session_lost" // its session is gone, and the episode ended
 	callDiverged    = "diverged"     // the agent made another call in its place
 )
+
+// slowCall is how long a call takes whose answer is written at once.
+const slowCall = time.Second
 
 // recordedCall is a call of a tool as the journal sees it.
 type recordedCall struct {
@@ -50,8 +54,9 @@ func (j *journal) beginCall(
 			return recorded, given
 		}
 	}
+	j.endInterruption()
 	if effects.isFenced() {
-		j.addEntries(nil, nil, []schemas.JournalCall{recorded.entry})
+		j.addEntries(nil, []schemas.JournalCall{recorded.entry})
 		if err := j.flush(ctx); err != nil {
 			return recorded, &result{err: err, own: true}
 		}
@@ -87,7 +92,7 @@ func (c *recordedCall) endCall(ctx context.Context, r result) result {
 	if errors.Is(r.err, ErrUnavailable) {
 		if c.effects.isFenced() && ctx.Err() == nil {
 			c.entry.State = schemas.JournalWithdrawn
-			c.journal.addEntries(nil, nil, []schemas.JournalCall{c.entry})
+			c.journal.addEntries(nil, []schemas.JournalCall{c.entry})
 		}
 		return r
 	}
@@ -105,8 +110,8 @@ func (c *recordedCall) endCall(ctx context.Context, r result) result {
 	}
 	c.entry.State, c.entry.Observation = schemas.JournalAnswered, EncodeObservation(r.said)
 	c.entry.Duration, c.entry.Error, c.entry.Failed = r.call.Duration, r.call.Error, r.call.Failed
-	c.journal.addEntries(nil, nil, []schemas.JournalCall{c.entry})
-	if c.effects.isFenced() || r.call.Duration >= journalEvery {
+	c.journal.addEntries(nil, []schemas.JournalCall{c.entry})
+	if c.effects.isFenced() || r.call.Duration >= slowCall {
 		c.journal.hurryEntries() // a producer that dies before it is stored costs the episode, or the time of the call
 	}
 	return r

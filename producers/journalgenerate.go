@@ -31,7 +31,7 @@ func (e *Episode) askPolicy(ctx context.Context, r *schemas.GenerateRequest, age
 	if had != nil {
 		rest.Tokens, rest.MaxTokens = slices.Concat(r.Tokens, had.Tokens), r.MaxTokens-len(had.Tokens)
 	}
-	noter := &sampleNoter{journal: j, request: &rest, agent: agent, last: time.Now()}
+	noter := newSampleNoter(j, &rest, agent)
 	if policy, ok := e.env.Policy.(Progressive); ok {
 		g, err = policy.GenerateProgress(ctx, &rest, noter.noteProgress)
 	} else {
@@ -63,22 +63,26 @@ func joinResults(had, g *generate.Result) *generate.Result {
 	return &out
 }
 
-// sampleNoter records the tokens of a call as they come.
+// sampleNoter records the tokens of a call as they come. Of the first call that is made anew in an episode that was taken up it counts the
+// tokens of the first moment as sampled again: its dead producer may have had as many that it had not written.
 type sampleNoter struct {
 	journal *journal
-	request *schemas.GenerateRequest
 	agent   string
-	noted   int // tokens
-	last    time.Time
+	hash    *schemas.JournalRequestHash // with the tokens that are noted
+	noted   int                         // tokens
+	// piece is the place of the call's last sample among those that wait, of the record of a number.
+	piece, record int
+	// again: tokens are counted as sampled again until the time.
+	again bool
+	until time.Time
 }
 
-// noteProgress records the tokens so far, where the last were recorded a while ago.
-func (n *sampleNoter) noteProgress(g *generate.Result) {
-	if now := time.Now(); now.Sub(n.last) >= journalEvery {
-		n.last = now
-		n.noteTokens(g, "")
-	}
+func newSampleNoter(j *journal, r *schemas.GenerateRequest, agent string) *sampleNoter {
+	return &sampleNoter{journal: j, agent: agent, hash: schemas.HashJournalRequest(r, agent), record: -1, again: j.endInterruption()}
 }
+
+// noteProgress records the tokens so far.
+func (n *sampleNoter) noteProgress(g *generate.Result) { n.noteTokens(g, "") }
 
 // noteTokens records the tokens that are not recorded yet.
 func (n *sampleNoter) noteTokens(g *generate.Result, stop schemas.GenerateStop) {
@@ -87,8 +91,50 @@ func (n *sampleNoter) noteTokens(g *generate.Result, stop schemas.GenerateStop) 
 	}
 	at := n.noted
 	n.noted = len(g.Tokens)
-	n.journal.addEntries(nil, []schemas.JournalSample{{
-		Key: schemas.JournalRequestKey(n.request, n.agent, g.Tokens[:at]), Tokens: slices.Clone(schemas.Int32s(g.Tokens[at:])),
-		Logprobs: slices.Clone(schemas.Float32s(g.Logprobs[at:])), Versions: slices.Clone(schemas.Runs(g.Versions[at:])), Stop: stop,
-	}}, nil)
+	n.countAgain(n.noted - at)
+	n.journal.addTokens(n, schemas.JournalSample{Tokens: g.Tokens[at:], Logprobs: g.Logprobs[at:], Versions: g.Versions[at:], Stop: stop})
+	n.hash.AddTokens(g.Tokens[at:])
+}
+
+// countAgain counts new tokens as sampled again, where they are.
+func (n *sampleNoter) countAgain(tokens int) {
+	if !n.again {
+		return
+	}
+	now := time.Now()
+	if n.until.IsZero() {
+		n.until = now.Add(n.journal.cfg.Every)
+	}
+	if n.again = now.Before(n.until); n.again {
+		n.journal.metrics.journalSampledAgain(tokens)
+	}
+}
+
+// addTokens adds tokens of a call to those that wait: to the call's sample there, if it has one.
+func (j *journal) addTokens(n *sampleNoter, s schemas.JournalSample) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.over {
+		return
+	}
+	p := &j.pending
+	if n.record != j.number || n.piece >= len(p.Samples) {
+		n.record, n.piece = j.number, len(p.Samples)
+		p.Samples = append(p.Samples, schemas.JournalSample{Key: n.hash.Key()})
+		j.waiting += p.Samples[n.piece].Size()
+	}
+	have := &p.Samples[n.piece]
+	j.waiting -= have.Size()
+	have.Tokens, have.Logprobs = append(have.Tokens, s.Tokens...), append(have.Logprobs, s.Logprobs...)
+	have.Versions, have.Stop = append(have.Versions, s.Versions...), s.Stop
+	j.waiting += have.Size()
+	j.scheduleFlush()
+}
+
+// endInterruption notes that something is done anew, and reports whether it is the first since the episode was taken up.
+func (j *journal) endInterruption() (first bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	first, j.interrupted = j.interrupted, false
+	return first
 }

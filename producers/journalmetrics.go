@@ -11,7 +11,8 @@ import (
 // What became of recorded tokens, as a label.
 const (
 	tokensGivenBack = "given_back"
-	tokensLeft      = "left" // the episode went on otherwise
+	tokensLeft      = "left"          // the episode went on otherwise
+	tokensAgain     = "sampled_again" // an estimate: see sampleNoter
 )
 
 // journalMetrics counts what journals were good for.
@@ -38,7 +39,8 @@ func newJournalMetrics() journalMetrics {
 		seconds: counter("lost_seconds_total", "Seconds between the newest record of an episode and its being taken up, added up."),
 		tokens: vector("tokens_total",
 			"Recorded tokens of episodes that were taken up, by what became of them: given_back to the agent, "+
-				"or left, for the episode went on otherwise.", "what", tokensGivenBack, tokensLeft),
+				"or left, for the episode went on otherwise. And sampled_again: tokens of the call at which an episode was taken up, as many as "+
+				"come in the time for which the tokens of its dead producer waited to be written.", "what", tokensGivenBack, tokensLeft, tokensAgain),
 		calls: vector("calls_total",
 			"Recorded tool calls of episodes that were taken up, by what became of them: given_back, replayed in a new session, "+
 				"differs, repeated, uncertain, session_lost, or diverged where the agent made another call.", "what",
@@ -100,6 +102,12 @@ func (m *Metrics) journalCall(what string) {
 func (m *Metrics) journalGivenTokens(n int) {
 	if m != nil {
 		m.journal.tokens.WithLabelValues(tokensGivenBack).Add(float64(n))
+	}
+}
+
+func (m *Metrics) journalSampledAgain(n int) {
+	if m != nil {
+		m.journal.tokens.WithLabelValues(tokensAgain).Add(float64(n))
 	}
 }
 

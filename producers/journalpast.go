@@ -88,7 +88,7 @@ func (j *journal) takeUp(ctx context.Context, lease Lease) error {
 		if why != "" {
 			return j.beginAgain(ctx, why)
 		}
-		j.past, j.before, j.number = read, newest.Elapsed, newest.Number+1
+		j.past, j.before, j.number, j.interrupted = read, newest.Elapsed, newest.Number+1, true
 		err = j.store.Append(ctx, j.newRecord())
 		if errors.Is(err, streams.ErrOvertaken) {
 			continue // a last record of the producer before, or a newer producer
@@ -156,8 +156,9 @@ func (j *journal) takeSampled(r *schemas.GenerateRequest, agent string) *generat
 		return nil
 	}
 	g := &generate.Result{Engine: "the journal"}
+	hash := schemas.HashJournalRequest(r, agent)
 	for {
-		key := string(schemas.JournalRequestKey(r, agent, g.Tokens))
+		key := string(hash.Key())
 		found := j.past.samples[key]
 		if len(found) == 0 || len(g.Tokens)+len(found[0].Tokens) > r.MaxTokens {
 			break
@@ -167,6 +168,7 @@ func (j *journal) takeSampled(r *schemas.GenerateRequest, agent string) *generat
 			delete(j.past.samples, key)
 		}
 		j.past.tokens -= len(piece.Tokens)
+		hash.AddTokens(piece.Tokens)
 		g.Tokens = append(g.Tokens, piece.Tokens...)
 		g.Logprobs = append(g.Logprobs, piece.Logprobs...)
 		g.Versions = append(g.Versions, piece.Versions...)
@@ -206,7 +208,7 @@ func (j *journal) numberContext(agent string, tokens []int32, opened int) int {
 	number := max(opened, j.past.next)
 	j.past.next = number + 1
 	j.mu.Unlock()
-	j.addEntries([]schemas.JournalContext{{Number: number, Key: key}}, nil, nil)
+	j.addEntries([]schemas.JournalContext{{Number: number, Key: key}}, nil)
 	return number
 }
 

@@ -117,6 +117,9 @@ func (e *Episode) runAndScore(ctx context.Context) (*schemas.Trajectory, *Transc
 	return trajectory, transcript, nil
 }
 
+// leastTimeLeft is how long an agent has at least whose episode was taken up: it is given its recorded answers again.
+const leastTimeLeft = time.Second
+
 // runAgent runs the agent under the time limit and returns why it stopped, where the agent itself did not.
 func (e *Episode) runAgent(ctx context.Context) (schemas.StopReason, error) {
 	if cause := context.Cause(ctx); cause != nil {
@@ -124,7 +127,7 @@ func (e *Episode) runAgent(ctx context.Context) (schemas.StopReason, error) {
 	}
 	agentCtx, cancel := ctx, context.CancelFunc(func() {})
 	if timeout := e.ticket.Limits.Timeout; timeout > 0 {
-		agentCtx, cancel = context.WithTimeoutCause(ctx, max(timeout-e.journal.timeBefore(), journalEvery), errTimedOut)
+		agentCtx, cancel = context.WithTimeoutCause(ctx, max(timeout-e.journal.timeBefore(), leastTimeLeft), errTimedOut)
 	}
 	defer cancel()
 	if err := e.openSessions(agentCtx); err != nil {

@@ -40,22 +40,27 @@ func TestJournalRequestKeyHoldsWhatSamples(t *testing.T) {
 		change(r)
 		return r
 	}
-	want := JournalRequestKey(request(func(*GenerateRequest) {}), "solver", nil)
+	key := func(r *GenerateRequest, agent string, more []int32) Bytes {
+		h := HashJournalRequest(r, agent)
+		h.AddTokens(more)
+		return h.Key()
+	}
+	want := key(request(func(*GenerateRequest) {}), "solver", nil)
 	require.Len(t, want, JournalKeyBytes)
 	for name, same := range map[string]Bytes{
-		"order of stop tokens": JournalRequestKey(request(func(r *GenerateRequest) { r.StopTokens = Int32s{8, 9} }), "solver", nil),
-		"room":                 JournalRequestKey(request(func(r *GenerateRequest) { r.MaxTokens = 5 }), "solver", nil),
-		"tokens behind":        JournalRequestKey(request(func(r *GenerateRequest) { r.Tokens = Int32s{1, 2} }), "solver", []int32{3}),
+		"order of stop tokens": key(request(func(r *GenerateRequest) { r.StopTokens = Int32s{8, 9} }), "solver", nil),
+		"room":                 key(request(func(r *GenerateRequest) { r.MaxTokens = 5 }), "solver", nil),
+		"tokens behind":        key(request(func(r *GenerateRequest) { r.Tokens = Int32s{1, 2} }), "solver", []int32{3}),
 	} {
 		require.True(t, bytes.Equal(want, same), name)
 	}
 	for name, other := range map[string]Bytes{
-		"agent":       JournalRequestKey(request(func(*GenerateRequest) {}), "critic", nil),
-		"seed":        JournalRequestKey(request(func(r *GenerateRequest) { r.Seed = 8 }), "solver", nil),
-		"temperature": JournalRequestKey(request(func(r *GenerateRequest) { r.Temperature = 0.5 }), "solver", nil),
-		"stop tokens": JournalRequestKey(request(func(r *GenerateRequest) { r.StopTokens = nil }), "solver", nil),
-		"context":     JournalRequestKey(request(func(r *GenerateRequest) { r.Tokens[2] = 4 }), "solver", nil),
-		"more":        JournalRequestKey(request(func(*GenerateRequest) {}), "solver", []int32{3}),
+		"agent":       key(request(func(*GenerateRequest) {}), "critic", nil),
+		"seed":        key(request(func(r *GenerateRequest) { r.Seed = 8 }), "solver", nil),
+		"temperature": key(request(func(r *GenerateRequest) { r.Temperature = 0.5 }), "solver", nil),
+		"stop tokens": key(request(func(r *GenerateRequest) { r.StopTokens = nil }), "solver", nil),
+		"context":     key(request(func(r *GenerateRequest) { r.Tokens[2] = 4 }), "solver", nil),
+		"more":        key(request(func(*GenerateRequest) {}), "solver", []int32{3}),
 	} {
 		require.False(t, bytes.Equal(want, other), name)
 	}

@@ -33,12 +33,16 @@ func (j journalHash) addTokens(tokens ...[]int32) {
 	}
 	j.addNumber(uint64(n))
 	for _, some := range tokens {
-		if nativeLittle() {
-			j.h.Write(viewAsBytes(some))
-			continue
-		}
-		j.h.Write(appendWords(nil, some, false))
+		j.writeTokens(some)
 	}
+}
+
+func (j journalHash) writeTokens(tokens []int32) {
+	if nativeLittle() {
+		j.h.Write(viewAsBytes(tokens))
+		return
+	}
+	j.h.Write(appendWords(nil, tokens, false))
 }
 
 func (j journalHash) key() Bytes { return j.h.Sum(nil)[:JournalKeyBytes:JournalKeyBytes] }
@@ -62,18 +66,28 @@ func JournalBasis(t *Ticket) Bytes {
 	return j.key()
 }
 
-// JournalRequestKey is the hash of a generate request with more tokens behind its context: a sample of that key answers it. Two requests
-// of the same key are sampled from the same distribution, and with the same random numbers.
-func JournalRequestKey(r *GenerateRequest, agent string, more []int32) Bytes {
+// JournalRequestHash is the hash of a generate request with the tokens that were sampled behind its context.
+type JournalRequestHash struct{ journal journalHash }
+
+// HashJournalRequest begins the hash of a request.
+func HashJournalRequest(r *GenerateRequest, agent string) *JournalRequestHash {
 	j := newJournalHash("request")
 	j.addText(agent)
 	j.addNumber(r.Seed)
 	j.addNumber(uint64(math.Float32bits(r.Temperature)))
 	stop := slices.Sorted(slices.Values([]int32(r.StopTokens)))
 	j.addTokens(slices.Compact(stop))
-	j.addTokens(r.Tokens, more)
-	return j.key()
+	h := &JournalRequestHash{j}
+	h.AddTokens(r.Tokens)
+	return h
 }
+
+// AddTokens puts tokens behind the context. They come last, so that their number needs no place of its own and the hash can grow with them.
+func (h *JournalRequestHash) AddTokens(tokens []int32) { h.journal.writeTokens(tokens) }
+
+// Key is the hash of the request with the tokens so far: a sample of that key answers it. Two requests of the same key are sampled from the
+// same distribution, and with the same random numbers.
+func (h *JournalRequestHash) Key() Bytes { return h.journal.key() }
 
 // JournalContextKey is the hash of a context that begins.
 func JournalContextKey(agent string, tokens []int32) Bytes {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/streamtest"
 )
 
 // nextToken is the token that every engine of these tests samples after a context: it depends on the seed, the
@@ -428,6 +429,33 @@ func TestCancelStopsTheEngine(t *testing.T) {
 		require.ErrorIs(t, <-stopped, context.Canceled, "a call that is over takes no more")
 		require.Empty(t, g.calls)
 	})
+}
+
+// A caller that dies cannot cancel its calls: the broker finds nobody who listens for a chunk, and the engine stops.
+func TestAnEngineStopsForACallerThatDied(t *testing.T) {
+	f := newFixture(t, true)
+	started, stopped := make(chan struct{}), make(chan error, 1)
+	f.serving(t, "engine-a", func(ctx context.Context, req *schemas.GenerateRequest, emit func(*schemas.GenerateChunk) error) error {
+		if err := emit(&schemas.GenerateChunk{Tokens: []int32{1}, Logprobs: []float32{-1}, Versions: []int32{0}}); err != nil {
+			return err
+		}
+		close(started)
+		<-ctx.Done()
+		stopped <- ctx.Err()
+		return ctx.Err()
+	})
+	caller := streamtest.Connect(t, f.config)
+	run, err := caller.Attach(f.ctx, "test")
+	require.NoError(t, err)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := NewClient(run, ClientOptions{}).Generate(f.ctx, request("e1", 3))
+		ended <- err
+	}()
+	<-started
+	caller.Close() // the next chunk is a sign of life, a second later
+	require.ErrorIs(t, <-stopped, context.Canceled)
+	require.Error(t, <-ended)
 }
 
 // What an engine had sampled when the caller's time was over comes with the error: a policy that talks past it is not unheard.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -60,8 +61,11 @@ type server struct {
 
 	slots chan struct{}
 	wg    sync.WaitGroup
+	// inbox begins the reply subjects of chunks: the broker answers there where nobody listens for a chunk.
+	inbox string
 	mu    sync.Mutex
 	calls map[string]*serverCall // by name
+	next  uint64                 // number of the next call
 }
 
 // Serve answers the run's generate calls under the name of an engine, each call in a goroutine of its own, until ctx ends; then it
@@ -73,7 +77,7 @@ func Serve(ctx context.Context, run Run, engine string, h Handler, opts ...Optio
 	}
 	s := &server{
 		run: run, engine: engine, handle: h, maxCalls: defaultCalls, keepAlive: keepAlive,
-		calls: make(map[string]*serverCall),
+		calls: make(map[string]*serverCall), inbox: run.NATS().NewInbox() + ".",
 	}
 	for _, opt := range opts {
 		opt(s)
@@ -83,7 +87,7 @@ func Serve(ctx context.Context, run Run, engine string, h Handler, opts ...Optio
 }
 
 func (s *server) serveCall(ctx context.Context) error {
-	// A single channel for all three subscriptions keeps a caller's cancel behind its request.
+	// A single channel for all subscriptions keeps a caller's cancel behind its request.
 	in := make(chan *nats.Msg, maxQueued)
 	subs, err := s.subscribeCalls(in)
 	defer s.leaveCall(subs, in)
@@ -120,6 +124,7 @@ func (s *server) subscribeCalls(in chan *nats.Msg) ([]*nats.Subscription, error)
 		{subject, queueGroup},
 		{engineSubject(subject, s.engine), ""},
 		{controlSubject(subject), ""},
+		{s.inbox + "*", ""},
 	} {
 		sub, err := s.run.NATS().ChanQueueSubscribe(at.subject, at.queue, in)
 		if err != nil {
@@ -154,6 +159,10 @@ func (s *server) leaveCall(subs []*nats.Subscription, in chan *nats.Msg) {
 }
 
 func (s *server) receiveCall(ctx context.Context, m *nats.Msg) {
+	if token, is := strings.CutPrefix(m.Subject, s.inbox); is {
+		s.leaveOrphan(token)
+		return
+	}
 	switch m.Header.Get(headerOp) {
 	case opCancel:
 		s.mu.Lock()
@@ -172,6 +181,17 @@ func (s *server) receiveCall(ctx context.Context, m *nats.Msg) {
 			return
 		}
 		s.beginCall(ctx, m)
+	}
+}
+
+// leaveOrphan ends a call whose chunks reach nobody: its caller is dead, or has missed a chunk and asks again.
+func (s *server) leaveOrphan(token string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.calls {
+		if c.token == token {
+			c.cancel()
+		}
 	}
 }
 
@@ -234,6 +254,8 @@ func (s *server) enterCall(name string, c *serverCall) (refusal *schemas.Generat
 		return &schemas.GenerateChunk{Error: fmt.Sprintf("%d calls are waiting", maxQueued), Retry: true, Busy: true}
 	}
 	s.calls[name] = c
+	c.token = strconv.FormatUint(s.next, 36)
+	s.next++
 	return nil
 }
 
@@ -253,6 +275,7 @@ func (s *server) keepCallsAlive(now time.Time) {
 type serverCall struct {
 	server  *server
 	reply   string
+	token   string // names the call where the broker answers its chunks
 	episode string
 	cancel  context.CancelFunc
 
@@ -299,7 +322,11 @@ func (c *serverCall) sendChunk(chunk *schemas.GenerateChunk) error {
 		return err
 	}
 	c.buf = data
-	if err := c.server.run.NATS().Publish(c.reply, data); err != nil {
+	m := &nats.Msg{Subject: c.reply, Data: data}
+	if c.token != "" && !strings.HasPrefix(c.reply, streams.ReplyPrefix) { // between accounts the broker would make up a subject for each answer
+		m.Reply = c.server.inbox + c.token
+	}
+	if err := c.server.run.NATS().PublishMsg(m); err != nil {
 		return fmt.Errorf("send a chunk: %w", err)
 	}
 	c.index++
