@@ -72,9 +72,10 @@ type journal struct {
 	began   time.Time
 	before  time.Duration // how long other producers have worked on the episode
 	pending schemas.JournalRecord
-	waiting int // bytes of pending
-	written int // bytes
-	number  int // of the next record
+	waiting int       // bytes of pending
+	written int       // bytes
+	number  int       // of the next record
+	wrote   time.Time // the last
 	timer   *time.Timer
 	over    bool // nothing is written any more
 	past    *past
@@ -129,7 +130,9 @@ func (j *journal) scheduleFlush() {
 		return
 	}
 	if j.timer == nil {
-		j.timer = time.AfterFunc(j.nextWait(time.Now()), func() { _ = j.flush(j.life) }) // what it could not write is given up, and counted
+		j.timer = time.AfterFunc(j.nextWait(time.Now()), func() {
+			_ = j.flush(j.life) // what it could not write is given up, and counted
+		})
 	}
 }
 
@@ -142,6 +145,17 @@ func (j *journal) nextWait(now time.Time) time.Duration {
 		wait = max(wait, j.cfg.After-j.elapsed())
 	}
 	return wait
+}
+
+// hurryIdle has what waits be written now, where nothing was written for a while: a call of the policy has ended, and its tokens would wait
+// beside a tool.
+func (j *journal) hurryIdle() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	young := j.cfg.Mode == JournalAuto && j.number == 0 && j.elapsed() < j.cfg.After
+	if j.timer != nil && !young && time.Since(j.wrote) >= j.cfg.Every {
+		j.timer.Reset(0)
+	}
 }
 
 // hurryEntries has what waits be written now.
@@ -230,6 +244,7 @@ func (j *journal) newRecord() *schemas.JournalRecord {
 	record := j.head
 	record.Number, record.Elapsed = j.number, j.elapsed()
 	j.number++
+	j.wrote = time.Now()
 	return &record
 }
 

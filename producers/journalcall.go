@@ -3,7 +3,6 @@ package producers
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/weir-rl/weir/schemas"
 )
@@ -26,9 +25,6 @@ const (
 	callSessionLost = "session_lost" // its session is gone, and the episode ended
 	callDiverged    = "diverged"     // the agent made another call in its place
 )
-
-// slowCall is how long a call takes whose answer is written at once.
-const slowCall = time.Second
 
 // recordedCall is a call of a tool as the journal sees it.
 type recordedCall struct {
@@ -111,7 +107,7 @@ func (c *recordedCall) endCall(ctx context.Context, r result) result {
 	c.entry.State, c.entry.Observation = schemas.JournalAnswered, EncodeObservation(r.said)
 	c.entry.Duration, c.entry.Error, c.entry.Failed = r.call.Duration, r.call.Error, r.call.Failed
 	c.journal.addEntries(nil, []schemas.JournalCall{c.entry})
-	if c.effects.isFenced() || r.call.Duration >= slowCall {
+	if c.effects.isFenced() || r.call.Duration >= c.journal.cfg.Every {
 		c.journal.hurryEntries() // a producer that dies before it is stored costs the episode, or the time of the call
 	}
 	return r

@@ -48,6 +48,7 @@ func (e *Episode) askPolicy(ctx context.Context, r *schemas.GenerateRequest, age
 		return g, false, nil // the caller refuses it
 	}
 	noter.noteTokens(g, g.Stop)
+	j.hurryIdle()
 	return joinResults(had, g), false, err
 }
 

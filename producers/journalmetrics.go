@@ -39,8 +39,9 @@ func newJournalMetrics() journalMetrics {
 		seconds: counter("lost_seconds_total", "Seconds between the newest record of an episode and its being taken up, added up."),
 		tokens: vector("tokens_total",
 			"Recorded tokens of episodes that were taken up, by what became of them: given_back to the agent, "+
-				"or left, for the episode went on otherwise. And sampled_again: tokens of the call at which an episode was taken up, as many as "+
-				"come in the time for which the tokens of its dead producer waited to be written.", "what", tokensGivenBack, tokensLeft, tokensAgain),
+				"or left, for the episode went on otherwise. And sampled_again: tokens of the call at which an episode was taken up, "+
+				"as many as come in the time for which the tokens of its dead producer waited to be written.",
+			"what", tokensGivenBack, tokensLeft, tokensAgain),
 		calls: vector("calls_total",
 			"Recorded tool calls of episodes that were taken up, by what became of them: given_back, replayed in a new session, "+
 				"differs, repeated, uncertain, session_lost, or diverged where the agent made another call.", "what",

@@ -184,7 +184,7 @@ func TestEpisodesOutliveKilledProcesses(t *testing.T) {
 	for _, n := range sampled {
 		again += n - 1
 	}
-	t.Logf("%d kills, %d trajectories of %d tokens, %d closed, %d tokens sampled again", kills, len(tickets)-closed, trained, closed, again)
+	t.Logf("%d kills, %d trajectories of %d tokens, %d closed, %d sampled again", kills, len(tickets)-closed, trained, closed, again)
 	require.Positive(t, kills)
 	require.LessOrEqual(t, again, kills*4*6, "a death loses the tokens of a moment, 40 ms each, of the four episodes that it breaks off")
 	require.Less(t, closed, len(tickets)/2)

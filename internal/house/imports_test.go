@@ -68,7 +68,7 @@ internal/config: schemas streams producers consumers trainer gpu internal
 internal/builtin: producers gpu internal/parts
 internal/parts: producers gpu trainer/advantage trainer/loss
 examples: . schemas producers consumers trainer gpu
-internal/lab: schemas streams consumers trainer gpu internal
+internal/lab: schemas streams producers consumers trainer gpu internal
 internal/assembly: schemas streams producers consumers trainer gpu internal
 internal/cli: schemas streams producers consumers trainer gpu internal
 .: producers trainer gpu internal/assembly internal/builtin internal/cli internal/config internal/machine internal/parts internal/report

@@ -323,7 +323,8 @@ func (c *serverCall) sendChunk(chunk *schemas.GenerateChunk) error {
 	}
 	c.buf = data
 	m := &nats.Msg{Subject: c.reply, Data: data}
-	if c.token != "" && !strings.HasPrefix(c.reply, streams.ReplyPrefix) { // between accounts the broker would make up a subject for each answer
+	// Between accounts the broker would make up a subject for each answer.
+	if c.token != "" && !strings.HasPrefix(c.reply, streams.ReplyPrefix) {
 		m.Reply = c.server.inbox + c.token
 	}
 	if err := c.server.run.NATS().PublishMsg(m); err != nil {

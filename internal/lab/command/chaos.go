@@ -90,6 +90,7 @@ the exit status says whether every promise held.`,
 		fmt.Fprintln(l.err, "the run is in", home)
 		return nil
 	}
+	cmd.AddCommand(l.episodesCommand())
 	return cmd
 }
 

@@ -97,7 +97,9 @@ func (l *lab) rootCommand() *cobra.Command {
 	root.SetOut(l.out)
 	root.SetErr(l.err)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fault.Usage(err) })
-	root.AddCommand(l.chaosCommand(), l.benchCommand(), l.loadCommand(), l.loadBrokerCommand(), l.mutantsCommand())
+	root.AddCommand(
+		l.chaosCommand(), l.benchCommand(), l.loadCommand(), l.loadBrokerCommand(), l.episodesProducerCommand(), l.mutantsCommand(),
+	)
 	return root
 }
 

@@ -1,0 +1,88 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-rl/weir/internal/fault"
+	"github.com/weir-rl/weir/internal/lab/episodes"
+)
+
+// episodesProducer is the command that is a producer of broken episodes.
+const episodesProducer = "chaos-producer"
+
+func (l *lab) episodesCommand() *cobra.Command {
+	c := episodes.Default()
+	cmd := &cobra.Command{
+		Use: "episodes", Short: "Kill producers amid episodes; compare with the same tickets", Args: cobra.NoArgs,
+		Long: `Episodes plays tickets twice, left alone and with producers that are killed in turn in the middle of their episodes. Tools take
+a log-normal or a bimodal time; the seed fixes tokens and times. It compares what is trained on: lengths and durations by the
+Kolmogorov-Smirnov test, tokens that were sampled again, calls that were made twice, and the time that was lost. The exit status
+says whether the journal's promises held; with --journal off they are meant to fail.`,
+		Example: "  weir-lab chaos episodes\n  weir-lab chaos episodes --journal off --tools bimodal",
+	}
+	flags := cmd.Flags()
+	flags.IntVar(&c.Episodes, "episodes", c.Episodes, "tickets")
+	flags.IntVar(&c.Producers, "producers", c.Producers, "producers, each a process")
+	flags.IntVar(&c.Slots, "slots", c.Slots, "episodes that a producer runs at once")
+	flags.IntVar(&c.Engines, "engines", c.Engines, "engines")
+	flags.StringVar(&c.Tools, "tools", c.Tools, "times of tools: lognormal or bimodal")
+	completeFlag(cmd, "tools", episodes.ToolsLogNormal, episodes.ToolsBimodal)
+	flags.DurationVar(&c.Tool, "tool", c.Tool, "time of a tool call")
+	flags.DurationVar(&c.Token, "token", c.Token, "time of a token")
+	flags.DurationVar(&c.Kill, "kill", c.Kill, "time between kills of a producer")
+	flags.DurationVar(&c.Lease, "lease", c.Lease, "length of a lease")
+	flags.StringVar(&c.Journal.Mode, "journal", c.Journal.Mode, "producer.journal.mode: off, auto or on")
+	flags.DurationVar(&c.Journal.Every, "journal-every", c.Journal.Every, "producer.journal.every")
+	flags.Uint64Var(&c.Seed, "seed", c.Seed, "fixes the episodes")
+	format := outputFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
+		if err := c.Validate(); err != nil {
+			return fault.Usage(err)
+		}
+		home, err := os.MkdirTemp("", "weir-episodes-")
+		if err != nil {
+			return fmt.Errorf("make a folder for the episodes: %w", err)
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(home)) }()
+		self, err := os.Executable()
+		if err != nil {
+			return fmt.Errorf("find this program: %w", err)
+		}
+		play := func(name string, c episodes.Config) (*episodes.Played, error) {
+			dir := filepath.Join(home, name)
+			if err := os.MkdirAll(dir, 0o755); err != nil {
+				return nil, fmt.Errorf("make a folder for the episodes: %w", err)
+			}
+			return episodes.Play(cmd.Context(), c, []string{self, episodesProducer}, dir)
+		}
+		calm := c
+		calm.Kill = 0
+		alone, err := play("alone", calm)
+		if err != nil {
+			return err
+		}
+		killed, err := play("killed", c)
+		if err != nil {
+			return err
+		}
+		report := episodes.Compare(c, alone, killed)
+		if err := l.printReport(format, report, func(w io.Writer) { report.Print(w) }); err != nil {
+			return err
+		}
+		return report.Err()
+	}
+	return cmd
+}
+
+func (l *lab) episodesProducerCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: episodesProducer + " configuration", Short: "Be a producer of broken episodes", Hidden: true, Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return episodes.RunProducer(cmd.Context(), args[0]) },
+	}
+}
