@@ -20,7 +20,9 @@ type Archive struct {
 
 	mu      sync.RWMutex
 	offsets map[int]int64
-	all     []archived
+	// newest is the newest segment of the last refresh: the segments before it did not grow any more when they were read.
+	newest int
+	all    []archived
 	// at is the newest entry of a ticket.
 	at map[sampleKey]int32
 	// texts holds a single copy of each text that many entries share.
@@ -45,9 +47,9 @@ func (f *Archive) refreshEntries() error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for i, n := range segments {
-		if _, read := f.offsets[n]; read && i < len(segments)-2 {
-			continue // a segment before the newest does not grow
+	for _, n := range segments {
+		if _, read := f.offsets[n]; read && n < f.newest {
+			continue
 		}
 		lines, next, err := archive.ReadLines(f.dir, n, f.offsets[n])
 		if errors.Is(err, archive.ErrGone) {
@@ -61,6 +63,7 @@ func (f *Archive) refreshEntries() error {
 			f.addEntryLine(line, n)
 		}
 	}
+	f.newest = slices.Max(append(segments, f.newest))
 	f.forgetRemoved(segments)
 	return nil
 }

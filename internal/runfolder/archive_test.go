@@ -35,3 +35,33 @@ func TestEntriesThatWereRemovedAreForgotten(t *testing.T) {
 		require.Equal(t, fmt.Sprintf("q%d", n), facts.Question)
 	}
 }
+
+// Finding 1 of the eighth reader: a page that nobody looks at for a while misses no line of the segments that were written meanwhile, the end of the
+// segment among them that was the newest at the last look.
+func TestAPageThatWasNotLookedAtMissesNoEntry(t *testing.T) {
+	t.Parallel()
+	for _, begun := range []int{1, 3} {
+		f := newArchive(t.TempDir())
+		require.NoError(t, os.MkdirAll(f.dir, 0o755))
+		written := 0
+		add := func(segment int) {
+			file, err := os.OpenFile(filepath.Join(f.dir, fmt.Sprintf("%06d.jsonl", segment)), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+			require.NoError(t, err)
+			_, err = fmt.Fprintf(file, `{"id":"g%06d-a0-0","seq":%[1]d,"step":1,"fate":"%[2]s"}`+"\n", written, archive.FateTrained)
+			require.NoError(t, err)
+			require.NoError(t, file.Close())
+			written++
+		}
+		for n := 1; n <= begun; n++ {
+			add(n)
+		}
+		require.NoError(t, f.refreshEntries())
+		for n := begun; n <= begun+5; n++ {
+			add(n)
+			add(n)
+		}
+		require.NoError(t, f.refreshEntries())
+		require.NoError(t, f.refreshEntries())
+		require.Len(t, f.all, written)
+	}
+}

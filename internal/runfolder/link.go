@@ -41,11 +41,12 @@ func (l *link) openRun(ctx context.Context) (*streams.Run, error) {
 	switch {
 	case l.closed:
 		return nil, errNoBroker
-	case l.run != nil:
+	case l.run != nil && l.run.NATS().IsConnected():
 		return l.run, nil
 	case l.why != nil && time.Since(l.failed) < connectAgain:
 		return nil, l.why
 	}
+	l.forgetRun() // its broker is gone: it may be back at another address
 	ctx, cancel := context.WithTimeout(ctx, connectPatience)
 	defer cancel()
 	run, leave, err := l.connect(ctx)
@@ -64,20 +65,24 @@ func (l *link) dropRun(run *streams.Run, err error) {
 	if l.run != run || run == nil {
 		return
 	}
+	l.forgetRun()
+	l.why, l.failed = err, time.Now()
+}
+
+// forgetRun leaves the broker, if there is one. The lock is held.
+func (l *link) forgetRun() {
 	if l.leave != nil {
 		l.leave()
 	}
-	l.run, l.leave, l.why, l.failed = nil, nil, err, time.Now()
+	l.run, l.leave = nil, nil
 }
 
 // closeLink leaves the broker.
 func (l *link) closeLink() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.leave != nil {
-		l.leave()
-	}
-	l.run, l.leave, l.closed = nil, nil, true
+	l.forgetRun()
+	l.closed = true
 }
 
 // Broker returns the run's streams, connecting where that is needed, or why there are none.

@@ -2,11 +2,13 @@ package runfolder
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/weir-rl/weir/internal/report"
 	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/trainer/metrics"
 )
 
@@ -81,16 +83,24 @@ func (f *Folder) Status(ctx context.Context, now time.Time) (status Status, seen
 	if err != nil {
 		return status.withoutBroker(), nil, false
 	}
-	ctx, cancel := context.WithTimeout(ctx, brokerPatience)
+	reading, cancel := context.WithTimeout(ctx, brokerPatience)
 	defer cancel()
-	if all, history, err := f.crew.read(ctx, run, now); err == nil {
+	all, history, err := f.crew.read(reading, run, now)
+	if err == nil {
 		seen = all
 		if status.State != StateFinished && !history.LastHeard.IsZero() {
 			status = history.Status(now)
 		}
 	}
-	if control, err := run.Control(ctx); err == nil {
+	asking, cancel := context.WithTimeout(ctx, connectPatience)
+	defer cancel()
+	control, silent := run.Control(asking)
+	switch {
+	case silent == nil:
 		status = status.withControl(control)
+	case err != nil && !errors.Is(silent, streams.ErrNoControl) && !errors.Is(silent, streams.ErrDenied):
+		f.DropBroker(run, silent) // it answers neither question
+		return status.withoutBroker(), nil, false
 	}
 	return status, seen, true
 }
