@@ -27,7 +27,7 @@ def arguments():
 
 
 def lines(path, start, once):
-    """Yields each whole line of a file that grows, with the place after it."""
+    """Yields each whole line of a file that grows, with the place after it, and no line whenever all have come."""
     while not os.path.exists(path) and not once:
         time.sleep(1)
     with open(path, "rb") as file:
@@ -42,6 +42,8 @@ def lines(path, start, once):
             elif not more:
                 if once:
                     return
+                if not rest:
+                    yield None, file.tell()
                 time.sleep(1)
 
 
@@ -85,7 +87,12 @@ def main():
     client.init(project=given.project, name=name, id=name, resume="allow", config=settings) if given.to == "wandb" else client.init(
         project=given.project, name=name, resume="allow", config=settings
     )
+    over = False
     for line, place in lines(os.path.join(given.folder, "metrics.jsonl"), start, given.once):
+        if line is None:
+            if over:
+                break
+            continue
         try:
             record = json.loads(line)
         except ValueError:
@@ -98,8 +105,7 @@ def main():
         with open(note + ".new", "w") as file:
             file.write(str(place))
         os.replace(note + ".new", note)
-        if record["type"] == "tested":
-            break
+        over = record["type"] == "tested"  # a run that was given more steps goes on after it
     client.finish()
 
 

@@ -30,10 +30,8 @@ func KeepEvents(ctx context.Context, metrics, path string) (err error) {
 	defer tick.Stop()
 	lines := grown{path: metrics}
 	for last := false; ; {
-		for more := true; more; { // a run that goes on has the end of an earlier process in the middle
-			if more, err = lines.readNext(func(rec report.Record) error { return events.Add(rec) }); err != nil {
-				return err
-			}
+		if _, err := lines.readNext(func(rec report.Record) error { return events.Add(rec) }); err != nil {
+			return err
 		}
 		if last {
 			return nil

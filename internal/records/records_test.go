@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -104,7 +105,7 @@ func TestFollowGivesEveryRecordOnce(t *testing.T) {
 		require.NoError(t, err)
 		text = append(append(text, line...), '\n')
 	}
-	text = append(text, "{cut short\n"+`{"type":"tested","step":50}`+"\n"+`{"type":"step_done","step":99}`+"\n"...)
+	text = append(text, "{cut short\n"+`{"type":"tested","step":50}`+"\n"...)
 	done := make(chan error, 1)
 	var got []int64
 	go func() {
@@ -168,6 +169,36 @@ func TestTheReaderFindsAChangedByte(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), python, filepath.Join("testdata", "events.py"), path).CombinedOutput()
 	require.Error(t, err)
 	require.Contains(t, string(out), "checksum")
+}
+
+// Finding 4 of the eighth reader: the records of a run that went on after its end, as one that is given more steps does, were not followed beyond
+// that end. Nor were those of a file that another took the place of.
+func TestFollowGoesOnAfterAnEarlierEnd(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "metrics.jsonl")
+	write := func(text string) {
+		require.NoError(t, os.WriteFile(path+".tmp", []byte(text), 0o600))
+		require.NoError(t, os.Rename(path+".tmp", path))
+	}
+	const begun = `{"type":"step_done","step":1}` + "\n" + `{"type":"tested","step":1}` + "\n" + `{"type":"step_done","step":2}` + "\n"
+	write(begun)
+	var got []string
+	lines := grown{path: path}
+	each := func(rec report.Record) error {
+		got = append(got, fmt.Sprintf("%s %d", rec.Type, rec.Step))
+		return nil
+	}
+	over, err := lines.readNext(each)
+	require.NoError(t, err)
+	require.False(t, over)
+	require.Equal(t, []string{"step_done 1", "tested 1", "step_done 2"}, got)
+	got = nil
+	write(begun + `{"type":"tested","step":2}` + "\n") // longer, in another file
+	over, err = lines.readNext(each)
+	require.NoError(t, err)
+	require.True(t, over)
+	require.Equal(t, []string{"step_done 1", "tested 1", "step_done 2", "tested 2"}, got)
+	require.NoError(t, Follow(t.Context(), path, func(report.Record) error { return nil }))
 }
 
 // What stood in the metrics file and what comes until the end is in the event file, in its order, the end of an earlier run of the same

@@ -61,7 +61,8 @@ type file struct {
 	has map[runfolder.Name]bool
 }
 
-// openFile opens a file for further rows, or makes it. A last line that was cut off is removed.
+// openFile opens a file for further rows, or makes it. A last line that was cut off is removed. A file that another process writes to is an
+// error.
 func openFile(path string, head header) (_ *file, err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
@@ -73,6 +74,9 @@ func openFile(path string, head header) (_ *file, err error) {
 			err = errors.Join(err, f.Close())
 		}
 	}()
+	if !lockRows(f) {
+		return nil, fmt.Errorf("%s is being written to by another weir rescore: wait for its end, or name another file with --out", path)
+	}
 	whole, begun := int64(0), false
 	for line, err := range readLines(f) {
 		if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -50,6 +51,23 @@ func TestARewardThatFailsLeavesTheRowsBeforeIt(t *testing.T) {
 	sums, err := Summarize(path)
 	require.NoError(t, err)
 	require.Equal(t, Summary{Task: "t", Source: "s", Trajectories: 1, Changed: 1, Unscored: 1, Was: 0, Now: 1}, sums[0])
+}
+
+// Finding 3 of the eighth reader: two processes that wrote rows into one file at once left lines of both in one another.
+func TestTwoProcessesWriteIntoTwoFiles(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("this system has no lock that another process sees")
+	}
+	path := filepath.Join(t.TempDir(), "rows.jsonl")
+	first, err := openFile(path, header{Run: "r"})
+	require.NoError(t, err)
+	_, err = openFile(path, header{Run: "r"})
+	require.ErrorContains(t, err, "is being written to by another weir rescore")
+	require.NoError(t, first.close())
+	again, err := openFile(path, header{Run: "r"})
+	require.NoError(t, err)
+	require.NoError(t, again.close())
 }
 
 func TestAFileOfAnotherKindIsRefusedAndLeftAsItIs(t *testing.T) {

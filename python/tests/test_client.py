@@ -432,6 +432,18 @@ class Runs(unittest.TestCase):
             file.write('sted","step":1,"policy_version":1,"metrics":{}}\n')
         self.assertEqual([r.type for r in found], ["tested"])
 
+    def test_following_goes_on_after_an_earlier_end(self) -> None:
+        """Finding 4 of the eighth reader: the records of a run that was given more steps were not followed beyond its earlier end, nor those of a file that took the file's place."""
+        path = self.folder / "metrics.jsonl"
+        kinds = ["step_done", "tested", "step_done"]
+        lines = ["".join(json.dumps({"at": "2026-11-27T18:00:00Z", "type": kind, "step": i, "policy_version": i}) + "\n" for i, kind in enumerate(some)) for some in (kinds, [*kinds, "tested"])]
+        path.write_text(lines[0])
+        found = weir.Run(self.folder).metrics(follow=True, pause=0.01)
+        self.assertEqual([next(found).type for _ in kinds], kinds)
+        path.with_suffix(".new").write_text(lines[1])
+        path.with_suffix(".new").replace(path)
+        self.assertEqual([record.type for record in found], [*kinds, "tested"])
+
     def test_frames_are_of_pandas(self) -> None:
         class Pandas:
             @staticmethod
