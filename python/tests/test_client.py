@@ -181,6 +181,56 @@ class Services(unittest.TestCase):
                 self.assertEqual(answers.answer(Slow(), "other", {})[0], 500)
                 self.assertEqual(len(count), n, "a failure may be tried again")
 
+    def test_a_request_under_way_is_not_forgotten(self) -> None:
+        """Finding 6 of the eighth reader: a slow call was made again where it came again after as many others as answers are kept."""
+        begun, done, count = threading.Event(), threading.Event(), []
+
+        class Slow:
+            name = "slow"
+
+            def describe(self) -> None:
+                return None
+
+            def respond(self, request: dict[str, Any]) -> dict[str, Any]:
+                count.append(1)
+                if request:
+                    begun.set()
+                    done.wait(30)
+                return {"text": str(len(count))}
+
+        answers, got = Answers(kept=2), []
+        first = threading.Thread(target=lambda: got.append(answers.answer(Slow(), "k", {"slow": True})))
+        first.start()
+        begun.wait(30)
+        for n in range(5):
+            answers.answer(Slow(), str(n), {})
+        again = threading.Thread(target=lambda: got.append(answers.answer(Slow(), "k", {})))
+        again.start()
+        again.join(0.05)
+        done.set()
+        first.join()
+        again.join()
+        self.assertEqual(got, [(200, {"text": "6"})] * 2)
+        self.assertEqual(answers.answer(Slow(), "4", {}), (200, {"text": "6"}), "the newest are kept")
+        self.assertEqual(answers.answer(Slow(), "0", {}), (200, {"text": "7"}), "the oldest are forgotten")
+
+    def test_what_cannot_be_read_is_refused(self) -> None:
+        """Finding 7 of the eighth reader: at arguments of many brackets the connection was closed without an answer, which looks like a service that is away."""
+
+        @weir.tool
+        def echo(a: list[Any]) -> str:
+            return "done"
+
+        with weir.Service(echo) as s:
+            host, _, port = s.url.removeprefix("http://").partition(":")
+            for text in ("[" * 200_000 + "]" * 200_000, "[" + "9" * 5000 + "]"):
+                connection = http.client.HTTPConnection(host, int(port), timeout=10)
+                connection.request("POST", "/", '{"arguments": {"a": ' + text + "}}", {"Content-Type": "application/json"})
+                answer = connection.getresponse()
+                self.assertEqual(answer.status, 422)
+                self.assertIn("cannot be read", json.loads(answer.read())["error"])
+                connection.close()
+
     def test_what_a_strangers_page_can_send_is_refused(self) -> None:
         ran: list[str] = []
 

@@ -2,6 +2,7 @@
 
 import collections
 import ipaddress
+import itertools
 import json
 import sys
 import threading
@@ -56,8 +57,7 @@ class Answers:
             if first is None:
                 mine: Future[tuple[int, Any]] = Future()
                 self._by_key[key] = mine
-                while len(self._by_key) > self._kept:
-                    self._by_key.popitem(last=False)
+                self._forget_oldest()
         if first is not None:
             return first.result()
         answer = respond(part, request)
@@ -66,6 +66,13 @@ class Answers:
                 self._by_key.pop(key, None)
         mine.set_result(answer)
         return answer
+
+    def _forget_oldest(self) -> None:
+        """Forgets the oldest answers beyond the bound. A request that is not answered yet is kept, however many came after it."""
+        surplus = len(self._by_key) - self._kept
+        if surplus > 0:
+            for key in list(itertools.islice((key for key, answer in self._by_key.items() if answer.done()), surplus)):
+                del self._by_key[key]
 
 
 def respond(part: Part, request: dict[str, Any]) -> tuple[int, Any]:
@@ -168,8 +175,8 @@ class Service:
             return self._missing(path)
         try:
             request = json.loads(data)
-        except ValueError:
-            request = None
+        except (ValueError, RecursionError) as error:  # too long a number, or arguments within arguments that the policy wrote
+            return 422, {"error": f"the body cannot be read as JSON: {error}"}
         if not isinstance(request, dict):
             return 422, {"error": "the body is not a JSON object"}
         return self._answers.answer(part, path + " " + key if key else "", request)
@@ -199,7 +206,7 @@ class Service:
             def _refused(self) -> tuple[int, Any] | None:
                 """The status and the body for a request that is refused before its body is read; None for any other."""
                 length = self.headers.get("Content-Length", "0")
-                if not length.isascii() or not length.isdigit() or "Transfer-Encoding" in self.headers:
+                if not length.isascii() or not length.isdigit() or len(length) > 20 or "Transfer-Encoding" in self.headers:
                     return 411, {"detail": "want a Content-Length"}
                 if int(length) > MOST_BODY:
                     return 413, {"detail": f"a body of {length} bytes: at most {MOST_BODY}"}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -26,20 +27,48 @@ const freeText = `{"type": "object", "properties": {"input": {"type": "string"}}
 // New is a server of the tools, which are called in their sessions.
 func New(version string, sessions *toolserver.Sessions, served []producers.Tool) *sdk.Server {
 	server := sdk.NewServer(&sdk.Implementation{Name: "weir", Version: version}, &sdk.ServerOptions{Capabilities: &sdk.ServerCapabilities{}})
+	callers := &callers{sessions: sessions, awaited: map[*sdk.ServerSession]bool{}}
 	for _, tool := range served {
 		spec := tool.Spec()
 		schema := spec.Parameters
 		if schema == nil {
 			schema = json.RawMessage(freeText)
 		}
-		server.AddTool(&sdk.Tool{Name: spec.Name, Description: spec.Description, InputSchema: schema}, toolHandler(sessions, spec))
+		server.AddTool(&sdk.Tool{Name: spec.Name, Description: spec.Description, InputSchema: schema}, callers.toolHandler(spec))
 	}
 	return server
 }
 
+// callers are the sessions of the protocol that have called a tool.
+type callers struct {
+	sessions *toolserver.Sessions
+
+	mu      sync.Mutex
+	awaited map[*sdk.ServerSession]bool
+}
+
+// nameSession returns the name of a caller's session of the tools, which ends with the session of the protocol: a caller that has left holds none.
+func (c *callers) nameSession(caller *sdk.ServerSession) string {
+	name := "mcp " + caller.ID()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.awaited[caller] {
+		return name
+	}
+	c.awaited[caller] = true
+	go func() {
+		_ = caller.Wait()                                // however it ended; its calls have ended before
+		_ = c.sessions.Close(context.Background(), name) // a session that does not close well is the tool's
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.awaited, caller)
+	}()
+	return name
+}
+
 // toolHandler calls a tool. An error that an agent of Weir's would be shown is a result that is an error; a failure of the
 // machinery is an error of the protocol.
-func toolHandler(sessions *toolserver.Sessions, spec producers.ToolSpec) sdk.ToolHandler {
+func (c *callers) toolHandler(spec producers.ToolSpec) sdk.ToolHandler {
 	return func(ctx context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 		arguments := string(r.Params.Arguments)
 		if spec.Parameters == nil {
@@ -48,7 +77,7 @@ func toolHandler(sessions *toolserver.Sessions, spec producers.ToolSpec) sdk.Too
 				return failureResult(fmt.Sprintf(`want {"%s": "..."} with one text`, inputKey)), nil
 			}
 		}
-		o, err := sessions.Call(ctx, "mcp "+r.Session.ID(), spec.Name, arguments, nil)
+		o, err := c.sessions.Call(ctx, c.nameSession(r.Session), spec.Name, arguments, nil)
 		switch {
 		case errors.Is(err, producers.ErrUnavailable):
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error()}
