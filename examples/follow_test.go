@@ -58,7 +58,8 @@ def finish(): note("finish")
 		require.Contains(t, told, "log [('policy_version', 2), ('time/total', 3)]\nfinish\n")
 		// Finding 4 of the eighth reader: what came after an earlier end of the run was not sent before another start.
 		require.NoError(t, os.Remove(filepath.Join(folder, client+".sent")))
-		write(`{"type":"step_done","step":3,"policy_version":3,"metrics":{"reward/mean":1}}` + "\n" + `{"type":"tested","step":3,"policy_version":3,"metrics":{"time/total":4}}` + "\n")
+		write(`{"type":"step_done","step":3,"policy_version":3,"metrics":{"reward/mean":1}}` + "\n")
+		write(`{"type":"tested","step":3,"policy_version":3,"metrics":{"time/total":4}}` + "\n")
 		require.Equal(t, 4, strings.Count(follow(), "log"))
 	}
 }

@@ -171,8 +171,8 @@ func TestTheReaderFindsAChangedByte(t *testing.T) {
 	require.Contains(t, string(out), "checksum")
 }
 
-// Finding 4 of the eighth reader: the records of a run that went on after its end, as one that is given more steps does, were not followed beyond
-// that end. Nor were those of a file that another took the place of.
+// Finding 4 of the eighth reader: the records of a run that went on after its end, as one that is given more steps does, were not followed
+// beyond that end. Nor were those of a file that another took the place of.
 func TestFollowGoesOnAfterAnEarlierEnd(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "metrics.jsonl")

@@ -75,7 +75,7 @@ func openFile(path string, head header) (_ *file, err error) {
 		}
 	}()
 	if !lockRows(f) {
-		return nil, fmt.Errorf("%s is being written to by another weir rescore: wait for its end, or name another file with --out", path)
+		return nil, fmt.Errorf("%s is being written to by another weir rescore: wait for it, or name another file with --out", path)
 	}
 	whole, begun := int64(0), false
 	for line, err := range readLines(f) {

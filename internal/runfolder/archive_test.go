@@ -36,8 +36,8 @@ func TestEntriesThatWereRemovedAreForgotten(t *testing.T) {
 	}
 }
 
-// Finding 1 of the eighth reader: a page that nobody looks at for a while misses no line of the segments that were written meanwhile, the end of the
-// segment among them that was the newest at the last look.
+// Finding 1 of the eighth reader: a page that nobody looks at for a while misses no line of the segments that were written meanwhile, the end
+// of the segment among them that was the newest at the last look.
 func TestAPageThatWasNotLookedAtMissesNoEntry(t *testing.T) {
 	t.Parallel()
 	for _, begun := range []int{1, 3} {
@@ -45,7 +45,8 @@ func TestAPageThatWasNotLookedAtMissesNoEntry(t *testing.T) {
 		require.NoError(t, os.MkdirAll(f.dir, 0o755))
 		written := 0
 		add := func(segment int) {
-			file, err := os.OpenFile(filepath.Join(f.dir, fmt.Sprintf("%06d.jsonl", segment)), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+			path := filepath.Join(f.dir, fmt.Sprintf("%06d.jsonl", segment))
+			file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 			require.NoError(t, err)
 			_, err = fmt.Fprintf(file, `{"id":"g%06d-a0-0","seq":%[1]d,"step":1,"fate":"%[2]s"}`+"\n", written, archive.FateTrained)
 			require.NoError(t, err)

@@ -12,8 +12,8 @@ import (
 	"github.com/weir-rl/weir/streams/streamtest"
 )
 
-// Finding 2 of the eighth reader: a page that had reached the broker of a run called the run "running" and up for ever after the broker's end, and took five
-// seconds for each answer.
+// Finding 2 of the eighth reader: a page that had reached the broker of a run called the run "running" and up for ever after the broker's end,
+// and took five seconds for each answer.
 func TestARunWhoseBrokerIsGoneIsNotUp(t *testing.T) {
 	t.Parallel()
 	config := streamtest.Config(t)
@@ -21,7 +21,9 @@ func TestARunWhoseBrokerIsGoneIsNotUp(t *testing.T) {
 	b := streamtest.StartIn(t, config)
 	conn := streamtest.Connect(t, streams.ConnectConfig{URL: b.URL()})
 	run := streamtest.Open(t, conn)
-	require.NoError(t, run.Emit(t.Context(), &schemas.Event{Run: run.Name(), Type: schemas.EventVersionPublished, At: time.Now(), Role: RoleTrainer, Worker: "t"}))
+	require.NoError(t, run.Emit(t.Context(), &schemas.Event{
+		Run: run.Name(), Type: schemas.EventVersionPublished, At: time.Now(), Role: RoleTrainer, Worker: "t",
+	}))
 	f := Open(Run{Name: run.Name(), Connect: func(ctx context.Context) (*streams.Run, func(), error) {
 		run, err := conn.Attach(ctx, run.Name())
 		return run, func() {}, err

@@ -47,7 +47,8 @@ type callers struct {
 	awaited map[*sdk.ServerSession]bool
 }
 
-// nameSession returns the name of a caller's session of the tools, which ends with the session of the protocol: a caller that has left holds none.
+// nameSession returns the name of a caller's session of the tools. It ends with the session of the protocol: a caller that has left holds
+// none.
 func (c *callers) nameSession(caller *sdk.ServerSession) string {
 	name := "mcp " + caller.ID()
 	c.mu.Lock()

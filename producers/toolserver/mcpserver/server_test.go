@@ -34,8 +34,8 @@ func (*keeper) Call(context.Context, producers.Call) (producers.Observation, err
 	return producers.Observation{Text: "kept"}, nil
 }
 
-// Finding 5 of the eighth reader: the tools' session of a caller that had left held its place until it had been idle, so that callers one after the other
-// were refused once as many had come as there may be at once.
+// Finding 5 of the eighth reader: the tools' session of a caller that had left held its place until it had been idle, so that callers one
+// after the other were refused once as many had come as there may be at once.
 func TestACallerThatHasLeftHoldsNoSession(t *testing.T) {
 	t.Parallel()
 	tool := &keeper{}
