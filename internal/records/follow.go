@@ -47,8 +47,8 @@ type grown struct {
 	over bool   // the newest record is the last of a run
 }
 
-// readNext calls each with every record that has come since, and says whether the newest record is the last of a run. A run that goes on after
-// its end has further records behind it.
+// readNext calls each with every record that has come since, and says whether the newest record is the last of a run. A run that goes on
+// after its end has further records behind it.
 func (g *grown) readNext(each func(report.Record) error) (over bool, err error) {
 	more, err := g.readMore()
 	if err != nil {

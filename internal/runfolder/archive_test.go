@@ -36,8 +36,8 @@ func TestEntriesThatWereRemovedAreForgotten(t *testing.T) {
 	}
 }
 
-// Finding 1 of the eighth reader: a page that nobody looks at for a while misses no line of the segments that were written meanwhile, the end
-// of the segment among them that was the newest at the last look.
+// Finding 1 of the eighth reader: a page that nobody looks at for a while misses no line of the segments that were written meanwhile, the
+// end of the segment among them that was the newest at the last look.
 func TestAPageThatWasNotLookedAtMissesNoEntry(t *testing.T) {
 	t.Parallel()
 	for _, begun := range []int{1, 3} {

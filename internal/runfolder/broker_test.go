@@ -12,8 +12,8 @@ import (
 	"github.com/weir-rl/weir/streams/streamtest"
 )
 
-// Finding 2 of the eighth reader: a page that had reached the broker of a run called the run "running" and up for ever after the broker's end,
-// and took five seconds for each answer.
+// Finding 2 of the eighth reader: a page that had reached the broker of a run called the run "running" and up for ever after the broker's
+// end, and took five seconds for each answer.
 func TestARunWhoseBrokerIsGoneIsNotUp(t *testing.T) {
 	t.Parallel()
 	config := streamtest.Config(t)
