@@ -20,8 +20,8 @@ func (m *modelAbout) describeText(dir string, folder *hf.Folder) (faults []error
 		faults = append(faults, err)
 	} else {
 		m.Tokenizer, m.Tokens = "words", codec.Size()
-		if _, bytes := codec.(*bpe.Tokenizer); bytes {
-			m.Tokenizer = "byte-level BPE"
+		if pieces, ok := codec.(*bpe.Tokenizer); ok {
+			m.Tokenizer = pieces.Kind()
 		}
 		if m.Tokens > m.Vocabulary {
 			faults = append(faults, fmt.Errorf("tokenizer.json has %d ids, config.json's vocab_size is %d: take both from the same place", m.Tokens, m.Vocabulary))

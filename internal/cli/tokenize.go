@@ -57,7 +57,7 @@ ends the command and is named by its number; what stands before it is written.`,
 					return nil, err
 				}
 				var b bytes.Buffer
-				err = writeJSON(&b, codec.Decode(ids))
+				err = writeJSON(&b, tokenizer.DecodeWhole(codec, ids))
 				return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 			}
 		}

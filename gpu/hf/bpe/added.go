@@ -101,8 +101,8 @@ func (m *matcher) cutText(text string, plain func(string), found func(id int32))
 			begin = max(done, len(strings.TrimRightFunc(text[:begin], unicode.IsSpace)))
 		}
 		if token.RStrip {
+			// A token that begins in these spaces is still found, as the library finds it.
 			end = len(text) - len(strings.TrimLeftFunc(text[end:], unicode.IsSpace))
-			from = end
 		}
 		if begin > done {
 			plain(text[done:begin])

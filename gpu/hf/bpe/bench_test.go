@@ -125,3 +125,21 @@ func BenchmarkLoad(b *testing.B) {
 		require.NoError(b, err)
 	}
 }
+
+// Text of a stranger by pipelines that are not split by hand.
+func BenchmarkEncodeFamilies(b *testing.B) {
+	for _, family := range []string{"llama2", "gemma", "phi3", "mistral3", "deepseek3"} {
+		t := recordedFamily(b, family)
+		if path := os.Getenv("WEIR_TOKENIZERS"); path != "" {
+			if published, err := Load(filepath.Join(path, family+".json")); err == nil {
+				t = published
+			}
+		}
+		for name, text := range benchTexts(b) {
+			b.Run(family+"/"+name, func(b *testing.B) {
+				b.ReportAllocs()
+				perCore(b, len(text), func() { t.EncodeText(text) })
+			})
+		}
+	}
+}

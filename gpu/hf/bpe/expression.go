@@ -12,7 +12,8 @@ type expression struct{ compiled *regexp2.Regexp }
 
 func newExpression(pattern string) (*expression, error) {
 	// Without a bound on its memory, and a time limit, matching cannot fail.
-	compiled, err := regexp2.Compile(pattern, regexp2.OptionMaxBacktrackingStackSize(-1))
+	// A caret and a dollar sign stand at the ends of lines in Oniguruma, which the library has.
+	compiled, err := regexp2.Compile(pattern, regexp2.Multiline, regexp2.OptionMaxBacktrackingStackSize(-1))
 	if err != nil {
 		return nil, fmt.Errorf("pattern %q: %w", pattern, err)
 	}
@@ -20,12 +21,6 @@ func newExpression(pattern string) (*expression, error) {
 }
 
 func (e *expression) splitText(text string, piece func(string)) {
-	runes := make([]rune, 0, len(text))
-	begins := make([]int, 0, len(text)+1) // where each piece begins, and where the text ends
-	for i, r := range text {
-		runes, begins = append(runes, r), append(begins, i)
-	}
-	begins = append(begins, len(text))
 	done := 0
 	give := func(end int) {
 		if end > done {
@@ -33,17 +28,32 @@ func (e *expression) splitText(text string, piece func(string)) {
 			done = end
 		}
 	}
+	e.findMatches(text, func(begin, end int) {
+		give(begin)
+		give(end)
+	})
+	give(len(text))
+}
+
+// findMatches finds the matches. An empty match right behind another is none.
+func (e *expression) findMatches(text string, give func(begin, end int)) {
+	runes := make([]rune, 0, len(text))
+	begins := make([]int, 0, len(text)+1) // where each character begins, and where the text ends
+	for i, r := range text {
+		runes, begins = append(runes, r), append(begins, i)
+	}
+	begins = append(begins, len(text))
+	last := -1
 	err := e.compiled.FindRunesMatches(runes, 0, func(m regexp2.MatchView) bool {
-		if first, n, ok := m.GroupRange(0); ok {
-			give(begins[first])
-			give(begins[first+n])
+		if first, n, ok := m.GroupRange(0); ok && (n > 0 || first != last) {
+			last = first + n
+			give(begins[first], begins[last])
 		}
 		return true
 	})
 	if err != nil {
 		panic(fmt.Sprintf("bpe: split by %q: %v", e.compiled, err))
 	}
-	give(len(text))
 }
 
 // chain splits by several splitters in turn, each within the pieces of the splitter before.

@@ -43,10 +43,10 @@ type AddedToken struct {
 type model struct {
 	Type                    string          `json:"type"`
 	Dropout                 *float64        `json:"dropout"`
-	UnkToken                *string         `json:"unk_token"` // of no meaning where each byte has a token
+	UnkToken                *string         `json:"unk_token"` // of no meaning where each byte has a token, as is FuseUnk
 	ContinuingSubwordPrefix *string         `json:"continuing_subword_prefix"`
 	EndOfWordSuffix         *string         `json:"end_of_word_suffix"`
-	FuseUnk                 bool            `json:"fuse_unk"` // of no meaning
+	FuseUnk                 bool            `json:"fuse_unk"`
 	ByteFallback            bool            `json:"byte_fallback"`
 	IgnoreMerges            bool            `json:"ignore_merges"`
 	Vocab                   json.RawMessage `json:"vocab"`
@@ -117,34 +117,18 @@ func sequenceSteps(part json.RawMessage, field string) ([]json.RawMessage, error
 			return nil, fmt.Errorf("unknown field %q", name)
 		}
 	}
-	var list []json.RawMessage
+	var list, flat []json.RawMessage
 	if err := json.Unmarshal(fields[field], &list); err != nil {
 		return nil, fmt.Errorf("%s: %w", field, err)
 	}
-	return list, nil
-}
-
-// needsNFC reports whether text is to be brought to NFC.
-func (f *file) needsNFC() (bool, error) {
-	list, err := sequenceSteps(f.Normalizer, "normalizers")
-	if err != nil {
-		return false, fmt.Errorf("normalizer: %w", err)
-	}
-	for _, part := range list {
-		kind, err := typeOf(part)
+	for _, inner := range list { // which may be a Sequence
+		steps, err := sequenceSteps(inner, field)
 		if err != nil {
-			return false, fmt.Errorf("normalizer: %w", err)
+			return nil, err
 		}
-		if kind != "NFC" {
-			return false, refuseUnsupported("normalizer.type", kind, "NFC or null")
-		}
-		if err := decodeStrict(part, &struct {
-			Type string `json:"type"`
-		}{}); err != nil {
-			return false, fmt.Errorf("normalizer: %w", err)
-		}
+		flat = append(flat, steps...)
 	}
-	return len(list) > 0, nil
+	return flat, nil
 }
 
 // byteLevel are the fields of ByteLevel, which is a pre-tokenizer, a post-processor and a decoder.
@@ -203,18 +187,22 @@ func splitStep(part json.RawMessage, last bool, classes *classes) (splitter, err
 		}
 		return newSplitter(PatternGPT2, classes)
 	case "Digits":
-		var d struct {
-			Type             string `json:"type"`
-			IndividualDigits bool   `json:"individual_digits"`
-		}
-		if err := decodeStrict(part, &d); err != nil {
-			return nil, fmt.Errorf("type Digits: %w", err)
-		}
-		return digits{classes, d.IndividualDigits}, nil
+		return newDigits(part, classes)
 	case "Split":
-		return splitPattern(part, classes)
+		return newPatternSplitter(part, classes)
 	}
 	return nil, refuseUnsupported("type", kind, "Split, Digits or ByteLevel")
+}
+
+func newDigits(part json.RawMessage, classes *classes) (splitter, error) {
+	var d struct {
+		Type             string `json:"type"`
+		IndividualDigits bool   `json:"individual_digits"`
+	}
+	if err := decodeStrict(part, &d); err != nil {
+		return nil, fmt.Errorf("type Digits: %w", err)
+	}
+	return digits{classes, d.IndividualDigits}, nil
 }
 
 // takesAll reports whether every character of any text is in a match of a pattern, as in the patterns that are split by hand.
@@ -222,16 +210,8 @@ func takesAll(pattern string) bool {
 	return pattern == PatternQwen2 || pattern == PatternLlama3 || pattern == PatternGPT2
 }
 
-func splitPattern(part json.RawMessage, classes *classes) (splitter, error) {
-	var s struct {
-		Type    string `json:"type"`
-		Pattern struct {
-			Regex  *string
-			String *string
-		} `json:"pattern"`
-		Behavior string `json:"behavior"`
-		Invert   bool   `json:"invert"`
-	}
+func newPatternSplitter(part json.RawMessage, classes *classes) (splitter, error) {
+	var s splitFields
 	if err := decodeStrict(part, &s); err != nil {
 		return nil, fmt.Errorf("type Split: %w", err)
 	}
@@ -263,23 +243,6 @@ func (f *file) checkRest() error {
 			faults = append(faults, refuseUnsupported(part.name, string(part.value), "null: sequences are cut and filled by whoever uses them"))
 		}
 	}
-	list, err := sequenceSteps(f.Decoder, "decoders")
-	if err == nil && len(list) != 1 {
-		err = refuseUnsupported("type", "null", "ByteLevel")
-	}
-	for _, part := range list {
-		var b byteLevel
-		kind, typeErr := typeOf(part)
-		if typeErr == nil && kind != "ByteLevel" {
-			typeErr = refuseUnsupported("type", kind, "ByteLevel")
-		} else if typeErr == nil {
-			typeErr = decodeStrict(part, &b)
-		}
-		err = errors.Join(err, typeErr)
-	}
-	if err != nil {
-		faults = append(faults, fmt.Errorf("decoder: %w", err))
-	}
 	return errors.Join(faults...)
 }
 
@@ -299,9 +262,6 @@ func (m *model) checkModel() error {
 		if affix.value != nil && *affix.value != "" {
 			faults = append(faults, refuseUnsupported("model."+affix.name, *affix.value, `null or ""`))
 		}
-	}
-	if m.ByteFallback {
-		faults = append(faults, refuseUnsupported("model.byte_fallback", "true", "false: the vocabulary is not one of bytes"))
 	}
 	return errors.Join(faults...)
 }

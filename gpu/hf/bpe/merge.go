@@ -32,13 +32,17 @@ func pairOf(a, b int32) uint64 { return uint64(uint32(a))<<32 | uint64(uint32(b)
 
 func newMerges(of map[uint64]merge, single *[256]int32) *merges {
 	width := uint(bits.Len(uint(len(of) + len(of)/2 + 1)))
-	m := &merges{places: make([]entry, 1<<width), shift: 64 - width, ofBytes: make([]merge, 1<<16)}
+	m := &merges{places: make([]entry, 1<<width), shift: 64 - width}
 	for i := range m.places {
 		m.places[i] = entry{free, merge{rank: unranked}}
 	}
 	for key, value := range of {
 		*m.findPlace(key) = entry{key, value}
 	}
+	if single == nil { // pieces are characters
+		return m
+	}
+	m.ofBytes = make([]merge, 1<<16)
 	for i := range m.ofBytes {
 		// Of a byte without a token there is no merge: no key has an id below 0.
 		m.ofBytes[i] = m.mergeOf(single[i>>8], single[i&0xff])
@@ -64,6 +68,9 @@ const shortPiece = 128
 // encodePiece appends the tokens of a piece, which is not empty: the tokens of its bytes, merged in the order of rank, leftmost
 // first. barred are tokens that may not be made; nil bars none.
 func (v *vocabulary) encodePiece(dst []int32, piece string, barred []bool) []int32 {
+	if v.symbols != nil {
+		return v.encodeCharacters(dst, piece, barred)
+	}
 	if v.lacking {
 		if piece = v.withoutAbsent(piece); piece == "" {
 			return dst
@@ -81,7 +88,12 @@ func (v *vocabulary) encodePiece(dst []int32, piece string, barred []bool) []int
 	}
 	dst = append(dst, v.single[piece[len(piece)-1]])
 	next[len(piece)-1].rank = unranked
-	ids := dst[begin:]
+	return dst[:begin+v.mergeShort(dst[begin:], next, barred)]
+}
+
+// mergeShort merges ids in their place and returns how many are left. next are the merges of each token with the next, of which the
+// last is unranked.
+func (v *vocabulary) mergeShort(ids []int32, next []merge, barred []bool) int {
 	for {
 		at, least := 0, int32(unranked)
 		for i := range next {
@@ -90,7 +102,7 @@ func (v *vocabulary) encodePiece(dst []int32, piece string, barred []bool) []int
 			}
 		}
 		if least == unranked {
-			return dst[:begin+len(ids)]
+			return len(ids)
 		}
 		ids[at] = next[at].id
 		copy(ids[at+1:], ids[at+2:])
@@ -165,8 +177,16 @@ func (h *heap) popCandidate() candidate {
 
 // encodeLong is encodePiece in time n log n of the length.
 func (v *vocabulary) encodeLong(dst []int32, piece string, barred []bool) []int32 {
-	n := int32(len(piece))
-	ids := make([]int32, n)
+	ids := make([]int32, len(piece))
+	for i := range ids {
+		ids[i] = v.single[piece[i]]
+	}
+	return v.mergeLong(dst, ids, barred)
+}
+
+// mergeLong merges ids, which it changes, and appends the rest of them.
+func (v *vocabulary) mergeLong(dst, ids []int32, barred []bool) []int32 {
+	n := int32(len(ids))
 	before, after := make([]int32, n), make([]int32, n) // -1 and n are none; before is merged where a token was merged away
 	const merged = -2
 	var queue heap
@@ -180,7 +200,7 @@ func (v *vocabulary) encodeLong(dst []int32, piece string, barred []bool) []int3
 		}
 	}
 	for i := range n {
-		ids[i], before[i], after[i] = v.single[piece[i]], i-1, i+1
+		before[i], after[i] = i-1, i+1
 	}
 	for i := range n {
 		find(i)
@@ -199,7 +219,7 @@ func (v *vocabulary) encodeLong(dst []int32, piece string, barred []bool) []int3
 		find(before[c.at])
 		find(c.at)
 	}
-	dst = slices.Grow(dst, len(piece)/bytesPerToken)
+	dst = slices.Grow(dst, len(ids)/bytesPerToken)
 	for i := int32(0); i < n; i = after[i] {
 		dst = append(dst, ids[i])
 	}

@@ -157,7 +157,7 @@ func newNaive(t testing.TB, f fixture) *naive {
 
 func (n *naive) encode(text string) (ids []int32) {
 	if n.fixture.nfc {
-		text = composeMarks(text)
+		text = nfc().arrangeMarks(text)
 	}
 	for len(text) > 0 {
 		m, err := n.pattern.FindStringMatch(text)
@@ -202,4 +202,9 @@ func (n *naive) piece(piece string) (ids []int32) {
 		ids = append(ids, n.vocab[p])
 	}
 	return ids
+}
+
+func nfc() form {
+	f, _ := newForm("NFC")
+	return f
 }

@@ -10,19 +10,16 @@ import (
 	"strings"
 )
 
-// Tokenizer is a byte-level BPE tokenizer.
+// Tokenizer is a BPE tokenizer, of bytes or of characters.
 type Tokenizer struct {
-	vocab     *vocabulary
-	normalize bool
-	splitter  splitter
-	raw       *matcher // added tokens that are looked for in the text as it is
-	late      *matcher // added tokens that are looked for in normalized text
-	added     []bool   // by id
-	special   []bool   // by id
-	ids       map[string]int32
-	list      []AddedToken
-	// guarded is true when merges may make an added token out of plain text, so that EncodeText must look.
-	guarded  bool
+	vocab   *vocabulary
+	normal  normalizer
+	decoder *decoder
+	// splitter cuts text in pieces whose bytes are merged. If it is nil, the steps make pieces whose characters are merged.
+	splitter splitter
+	steps    []step
+	tokens   addedTokens
+	ids      map[string]int32
 	template template
 	cache    *cache
 	json     []byte
@@ -70,14 +67,16 @@ func parseFile(data []byte) (*Tokenizer, error) {
 		return nil, fmt.Errorf("model: %w", err)
 	}
 	t := &Tokenizer{cache: newCache()}
-	var splitErr, normalErr error
-	t.splitter, splitErr = f.newSplitter(newClasses())
-	t.normalize, normalErr = f.needsNFC()
-	if err := errors.Join(m.checkModel(), normalErr, splitErr, f.checkRest()); err != nil {
+	levels, err := t.readStages(&f, &m)
+	if err := errors.Join(m.checkModel(), err, f.checkRest()); err != nil {
 		return nil, err
 	}
-	var err error
-	if t.vocab, err = newVocabulary(&m); err != nil {
+	if t.splitter != nil {
+		t.vocab, err = newVocabulary(&m)
+	} else {
+		t.vocab, err = newCharacterVocabulary(&m, t.decoder, levels)
+	}
+	if err != nil {
 		return nil, err
 	}
 	if err := t.addTokens(f.AddedTokens); err != nil {
@@ -89,63 +88,32 @@ func parseFile(data []byte) (*Tokenizer, error) {
 	return t, nil
 }
 
-// addTokens adds the added tokens to the vocabulary and to the matchers.
-func (t *Tokenizer) addTokens(tokens []AddedToken) error {
-	t.raw, t.late, t.ids, t.list = newMatcher(), newMatcher(), map[string]int32{}, tokens
-	spaced := false
-	for i, token := range tokens {
-		if token.Content == "" {
-			return fmt.Errorf("[%d].content: empty", i)
-		}
-		if _, twice := t.ids[token.Content]; twice {
-			return fmt.Errorf("[%d] %q: there twice", i, token.Content)
-		}
-		t.ids[token.Content] = token.ID
-		if have, ok := t.vocab.ids[token.Content]; !ok {
-			if err := t.vocab.putToken(token.ID, token.Content); err != nil {
-				return fmt.Errorf("[%d] %q: %w", i, token.Content, err)
-			}
-		} else if have != token.ID {
-			return fmt.Errorf("[%d] %q: id %d, but model.vocab says %d", i, token.Content, token.ID, have)
-		} else {
-			t.vocab.texts[have] = token.Content
-		}
-		text, m := token.Content, t.raw
-		if token.Normalized {
-			m = t.late
-			if t.normalize {
-				text = composeText(text)
-			}
-		}
-		m.addToken(token, text)
-		spaced = spaced || strings.TrimSpace(text[:1]) == ""
+// readStages reads the stages before the model and behind it. levels is true where pieces are written in the alphabet of bytes.
+func (t *Tokenizer) readStages(f *file, m *model) (levels bool, err error) {
+	var normalErr, splitErr, decodeErr error
+	t.normal, normalErr = f.newNormalizer()
+	t.decoder, decodeErr = f.newDecoder()
+	classes := newClasses()
+	t.splitter, splitErr = f.newSplitter(classes)
+	if levels = true; splitErr != nil || m.ByteFallback {
+		t.splitter = nil
+		t.steps, levels, splitErr = f.newSteps(classes, t.normal)
 	}
-	for i, token := range tokens {
-		if token.RStrip && spaced {
-			return fmt.Errorf("[%d] %q: rstrip is not supported beside a token that begins with a space", i, token.Content)
-		}
+	if splitErr == nil && decodeErr == nil && levels != t.decoder.levels {
+		splitErr = errors.New("pre_tokenizer: want ByteLevel in it and as the decoder, or in neither")
 	}
-	t.markAddedTokens(tokens)
-	for b, id := range t.vocab.single {
-		if id != absent && t.added[id] {
-			return fmt.Errorf("%q is the token of byte 0x%02x, which any text may hold", t.vocab.texts[id], b)
-		}
-	}
-	return nil
+	return levels, errors.Join(normalErr, splitErr, decodeErr)
 }
 
-// markAddedTokens notes which ids are added tokens, and whether merges can make any of them.
-func (t *Tokenizer) markAddedTokens(tokens []AddedToken) {
-	t.added, t.special = make([]bool, len(t.vocab.texts)), make([]bool, len(t.vocab.texts))
-	for _, token := range tokens {
-		t.added[token.ID], t.special[token.ID] = true, token.Special
+// Kind describes the vocabulary: byte-level BPE, or BPE of characters.
+func (t *Tokenizer) Kind() string {
+	switch {
+	case t.decoder.levels:
+		return "byte-level BPE"
+	case t.vocab.symbols.fallback:
+		return "BPE with byte fallback"
 	}
-	for _, e := range t.vocab.merges.places {
-		t.guarded = t.guarded || e.key != free && t.added[e.id]
-	}
-	for _, id := range t.vocab.whole {
-		t.guarded = t.guarded || t.added[id]
-	}
+	return "BPE"
 }
 
 // Encode returns the ids of text. Added tokens in the text become their ids, control tokens among them: text that is not the
@@ -155,77 +123,108 @@ func (t *Tokenizer) Encode(text string) []int32 { return t.Append(nil, text) }
 // Append appends the ids of text to dst and returns it.
 func (t *Tokenizer) Append(dst []int32, text string) []int32 {
 	dst = slices.Grow(dst, len(text)/bytesPerToken)
-	found := func(id int32) { dst = append(dst, id) }
-	plain := func(part string) { dst = t.appendPieces(dst, part, nil) }
-	t.raw.cutText(text, func(part string) {
-		if t.normalize {
-			part = composeText(part)
-		}
-		t.late.cutText(part, plain, found)
-	}, found)
+	t.cutSections(text, beginning, &t.tokens.all, func(part string, at place) {
+		dst = t.appendPieces(dst, part, at, nil)
+	}, func(id int32) { dst = append(dst, id) })
 	return dst
 }
 
 // EncodeText returns the ids of text that may be a stranger's, such as a tool's result. The spelling of an added token is text
-// like any other: no added token's id is ever among the ids.
+// like any other: no added token's id is ever among the ids, but those of spaces alone, such as Gemma's token of two line feeds,
+// and that of the unknown token.
 func (t *Tokenizer) EncodeText(text string) []int32 {
-	if t.normalize {
-		text = composeText(text)
-	}
 	dst := make([]int32, 0, len(text)/bytesPerToken+1)
-	if t.guarded {
-		return t.appendPieces(dst, text, t.added)
-	}
-	return t.appendPieces(dst, text, nil)
+	barred := t.tokens.guards()
+	t.cutSections(text, beginning, &t.tokens.blank, func(part string, at place) {
+		dst = t.appendPieces(dst, part, at, barred)
+	}, func(id int32) { dst = append(dst, id) })
+	return dst
 }
 
 // EncodeMarked is Encode of a text with marks. A mark is a character that no token holds; it stands within each spelling of an
 // added token that is to stay text, such as in the words of a user within a rendered conversation. The marks are left out, and
 // the text around them is encoded as EncodeText does.
 func (t *Tokenizer) EncodeMarked(text string, mark rune) []int32 {
-	var dst []int32
-	found := func(id int32) { dst = append(dst, id) }
-	var barred []bool
-	if t.guarded {
-		barred = t.added
-	}
-	t.raw.cutText(text, func(part string) {
-		if t.normalize {
-			part = composeText(part)
+	return t.encodeMarked(text, mark, beginning)
+}
+
+// EncodeBehind is EncodeMarked of a text that goes on behind a token: nothing is put before it that stands at the begin of a text
+// alone, and where the token takes in the spaces behind it, they are lost.
+func (t *Tokenizer) EncodeBehind(last int32, text string, mark rune) []int32 {
+	where := opening{placeWithin, true}
+	if token := t.tokens.tokenOf(last); token != nil {
+		where = opening{placeBehind, token.Normalized}
+		if token.RStrip {
+			text = stripSpaces(text, true, false)
 		}
-		t.late.cutText(part, func(plain string) {
-			if bare := strings.ReplaceAll(plain, string(mark), ""); bare != plain {
-				if plain = bare; t.normalize {
-					plain = composeText(plain)
-				}
-			}
-			dst = t.appendPieces(dst, plain, barred)
-		}, found)
-	}, found)
+	}
+	return t.encodeMarked(text, mark, where)
+}
+
+func (t *Tokenizer) encodeMarked(text string, mark rune, where opening) []int32 {
+	var dst []int32
+	barred := t.tokens.guards()
+	t.cutSections(text, where, &t.tokens.all, func(plain string, at place) {
+		if bare := strings.ReplaceAll(plain, string(mark), ""); bare != plain {
+			plain = t.normal.settleText(bare)
+		}
+		dst = t.appendPieces(dst, plain, at, barred)
+	}, func(id int32) { dst = append(dst, id) })
 	return dst
+}
+
+// opening is where a text stands that is encoded.
+type opening struct {
+	at place
+	// normalized is true where the text before it is in the same section, so that nothing is put before this text.
+	normalized bool
+}
+
+var beginning = opening{}
+
+// cutSections cuts a text at added tokens and normalizes what lies between. It calls plain for each section, and found for each token,
+// in order.
+func (t *Tokenizer) cutSections(text string, where opening, of *matchers, plain func(section string, at place), found func(id int32)) {
+	of.raw.cutText(text, func(part string) {
+		of.late.cutText(t.normal.normalizeText(part, where.normalized), func(section string) {
+			plain(section, where.at)
+			where.at = placeBehind
+		}, func(id int32) {
+			where.at = placeBehind
+			found(id)
+		})
+	}, func(id int32) {
+		where = opening{placeBehind, false}
+		found(id)
+	})
 }
 
 // Normalized is the text in the form in which added tokens are looked for, where any are looked for after normalization. To
 // guard their spellings in a text, guard them in this form.
 func (t *Tokenizer) Normalized(text string) string {
-	if !t.normalize || len(t.late.tokens) == 0 {
+	if len(t.tokens.all.late.tokens) == 0 {
 		return text
 	}
-	return composeText(text)
+	return t.normal.settleText(text)
 }
 
 // AddedTokens are the added tokens, in the order of the file.
-func (t *Tokenizer) AddedTokens() []AddedToken { return slices.Clone(t.list) }
+func (t *Tokenizer) AddedTokens() []AddedToken { return slices.Clone(t.tokens.list) }
 
-// appendPieces appends the ids of text without added tokens. With barred, the ids marked there are never among them.
-func (t *Tokenizer) appendPieces(dst []int32, text string, barred []bool) []int32 {
-	t.splitter.splitText(text, func(piece string) {
+// appendPieces appends the ids of a section. With barred, the ids marked there are never among them.
+func (t *Tokenizer) appendPieces(dst []int32, text string, at place, barred []bool) []int32 {
+	give := func(piece string) {
 		begin := len(dst)
 		dst = t.appendCached(dst, piece)
 		if barred != nil && slices.ContainsFunc(dst[begin:], func(id int32) bool { return barred[id] }) {
 			dst = t.appendPiece(dst[:begin], piece, barred)
 		}
-	})
+	}
+	if t.splitter != nil {
+		t.splitter.splitText(text, give)
+		return dst
+	}
+	cutSteps(t.steps, text, at, func(piece string) { t.vocab.symbols.cutWords(piece, give) })
 	return dst
 }
 
@@ -260,14 +259,26 @@ func (t *Tokenizer) Wrap(ids []int32) []int32 {
 	return append(append(append(out, t.template.before...), ids...), t.template.after...)
 }
 
-// Decode returns the text of ids, added tokens as they are spelt. It is cut anywhere within a character where the ids are;
-// see [Tokenizer.Stream]. An id that names no token is shown as U+FFFD.
+// Decode returns the text of ids within a text, added tokens as they are spelt: the texts of two halves of ids, joined, are that of
+// the whole. It is cut anywhere within a character where the ids are; see [Tokenizer.Stream]. An id that names no token is shown as
+// U+FFFD.
 func (t *Tokenizer) Decode(ids []int32) string {
 	var b strings.Builder
 	for _, id := range ids {
 		b.WriteString(t.Token(id))
 	}
 	return b.String()
+}
+
+// DecodeWhole is Decode of the ids of a whole text: the space that the file puts before a text is not shown.
+func (t *Tokenizer) DecodeWhole(ids []int32) string {
+	first := ""
+	if len(ids) > 0 {
+		if text, ok := t.vocab.firsts[ids[0]]; ok {
+			first, ids = text, ids[1:]
+		}
+	}
+	return t.decoder.stripText(first + t.Decode(ids))
 }
 
 // Token is an id's text, which may be a part of a character; U+FFFD for an id that names no token.
@@ -293,10 +304,10 @@ func (t *Tokenizer) ID(token string) (int32, bool) {
 }
 
 // Special reports whether an id is a special token's: a token that controls the model and is no text.
-func (t *Tokenizer) Special(id int32) bool { return t.hasToken(id) && t.special[id] }
+func (t *Tokenizer) Special(id int32) bool { return t.hasToken(id) && t.tokens.special[id] }
 
 // Added reports whether an id is that of an added token, special or not.
-func (t *Tokenizer) Added(id int32) bool { return t.hasToken(id) && t.added[id] }
+func (t *Tokenizer) Added(id int32) bool { return t.hasToken(id) && t.tokens.added[id] }
 
 // Size is the largest id plus 1. Ids below it that name no token are possible; a model's embedding may have more rows.
 func (t *Tokenizer) Size() int { return len(t.vocab.texts) }

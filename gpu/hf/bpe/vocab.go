@@ -24,7 +24,9 @@ type vocabulary struct {
 	single   [256]int32       // the token of each byte; absent where there is none
 	lacking  bool             // some byte has no token
 	merges   *merges
-	whole    map[string]int32 // by the bytes; nil unless a piece that is a token is not merged
+	whole    map[string]int32 // by the text of a piece; nil unless a piece that is a token is not merged
+	firsts   map[int32]string // by id: the text of a token that a whole text begins with, where it is another
+	symbols  *symbols         // of a vocabulary of characters; nil in a vocabulary of bytes
 }
 
 func newVocabulary(m *model) (*vocabulary, error) {
@@ -52,6 +54,42 @@ func newVocabulary(m *model) (*vocabulary, error) {
 			}
 		}
 	}
+	return v, nil
+}
+
+// newCharacterVocabulary is newVocabulary of a vocabulary of characters. levels is true where text comes in the alphabet of bytes.
+func newCharacterVocabulary(m *model, d *decoder, levels bool) (*vocabulary, error) {
+	ids, err := parseVocab(m.Vocab)
+	if err != nil {
+		return nil, fmt.Errorf("model.vocab: %w", err)
+	}
+	v := &vocabulary{alphabet: newAlphabet(), ids: ids}
+	for token, id := range ids {
+		if err := v.putToken(id, d.tokenText(token, v.alphabet, false)); err != nil {
+			return nil, fmt.Errorf("model.vocab: %q: %w", token, err)
+		}
+	}
+	if v.symbols, err = newSymbols(m, v, levels); err != nil {
+		return nil, err
+	}
+	merges, err := v.parseMerges(m.Merges)
+	if err != nil {
+		return nil, fmt.Errorf("model.merges: %w", err)
+	}
+	v.merges = newMerges(merges, nil)
+	if m.IgnoreMerges {
+		v.whole = ids
+		return v, nil
+	}
+	spellings := make(map[int32]string, len(ids))
+	for token, id := range ids {
+		spellings[id] = token
+	}
+	var results []string
+	for _, made := range merges {
+		results = append(results, spellings[made.id])
+	}
+	v.symbols.findCrossings(results)
 	return v, nil
 }
 

@@ -3,8 +3,6 @@ package bpe
 import (
 	"strings"
 	"unicode"
-
-	"golang.org/x/text/unicode/norm"
 )
 
 // younger are the characters that Unicode 15 reorders or joins, as golang.org/x/text does, and the library tokenizers leaves
@@ -57,25 +55,42 @@ var younger = &unicode.RangeTable{
 	},
 }
 
-// composeText is text in the normalization form C that the library tokenizers gives it.
-func composeText(text string) string {
-	if norm.NFC.IsNormalString(text) {
+// youngerCompatible are the characters that NFKC and NFKD of x/text take apart, and those of the library do not.
+var youngerCompatible = &unicode.RangeTable{
+	R16: []unicode.Range16{{Lo: 0x32ff, Hi: 0x32ff, Stride: 1}, {Lo: 0xa7f2, Hi: 0xa7f4, Stride: 1}, {Lo: 0xab69, Hi: 0xab69, Stride: 1}},
+	R32: []unicode.Range32{
+		{Lo: 0x10781, Hi: 0x10785, Stride: 1},
+		{Lo: 0x10787, Hi: 0x107b0, Stride: 1},
+		{Lo: 0x107b2, Hi: 0x107ba, Stride: 1},
+		{Lo: 0x1e030, Hi: 0x1e06d, Stride: 1},
+		{Lo: 0x1f16c, Hi: 0x1f16c, Stride: 1},
+		{Lo: 0x1fbf0, Hi: 0x1fbf9, Stride: 1},
+	},
+}
+
+// normalizeText is text in the form, as the library tokenizers gives it.
+func (f form) normalizeText(text string) string {
+	if f.whole.IsNormalString(text) {
 		return text
 	}
-	next := strings.IndexFunc(text, isYounger)
+	next := strings.IndexFunc(text, f.older)
 	var out strings.Builder
 	for next >= 0 {
-		out.WriteString(normalizeNFC(text[:next]))
-		rest := strings.IndexFunc(text[next:], func(r rune) bool { return !isYounger(r) })
+		out.WriteString(f.normalizeAll(text[:next]))
+		rest := strings.IndexFunc(text[next:], func(r rune) bool { return !f.older(r) })
 		if rest < 0 {
 			rest = len(text) - next
 		}
 		out.WriteString(text[next : next+rest])
 		text = text[next+rest:]
-		next = strings.IndexFunc(text, isYounger)
+		next = strings.IndexFunc(text, f.older)
 	}
-	out.WriteString(normalizeNFC(text))
+	out.WriteString(f.normalizeAll(text))
 	return out.String()
 }
 
 func isYounger(r rune) bool { return r >= 0x07fd && unicode.Is(younger, r) }
+
+func isYoungerCompatible(r rune) bool {
+	return isYounger(r) || r >= 0x32ff && unicode.Is(youngerCompatible, r)
+}

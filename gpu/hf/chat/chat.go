@@ -20,6 +20,7 @@ type Chat struct {
 	added, special []string // the spellings of added tokens, and of the tokens among them that control the model
 	ends           []int32
 	opener         string // the part of the turn itself that the generation prompt ends with, such as <think>
+	before         int32  // the token that a turn begins behind
 	toolFault      error
 	rewrites       []string
 }
@@ -113,7 +114,7 @@ func (c *Chat) Reply(r Reply, tools ...Tool) ([]int32, error) {
 func (c *Chat) textIDs(text string) []int32 {
 	mark := markFor(text)
 	text = strings.TrimPrefix(text, c.opener)
-	return c.codec.EncodeMarked(guardSpellings(c.codec.Normalized(text), c.special, mark), mark)
+	return c.codec.EncodeBehind(c.before, guardSpellings(c.codec.Normalized(text), c.special, mark), mark)
 }
 
 // The characters that may mark a text: Unicode reserves them for such use, and a template's tojson lets them through.

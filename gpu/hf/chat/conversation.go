@@ -72,7 +72,7 @@ func (v *Conversation) Next(sampled []int32, said ...Message) (ids []int32, fres
 	}
 	v.messages, v.text, v.turn = messages, removeMark(text, mark), nil
 	if at >= 0 {
-		return c.codec.EncodeMarked(text[at:], mark), false, nil
+		return c.encodeAfter(sampled, text[at:], mark), false, nil
 	}
 	v.begun++
 	return c.codec.EncodeMarked(text, mark), true, nil
@@ -110,17 +110,26 @@ func (v *Conversation) appendResults(sampled []int32, said []Message) []int32 {
 	c, open, end := v.chat, "\n<"+v.chat.style.resultTag()+">\n", "\n</"+v.chat.style.resultTag()+">\n"
 	text := c.codec.Decode(sampled)
 	v.turn, v.text = append(v.turn, part{Assistant, text}), v.text+validUTF8(text)
-	var ids []int32
+	ids := slices.Clip(sampled)
 	for _, m := range said {
 		own := c.codec.Normalized(c.style.breakTags(m.Content, v.tools))
 		mark := markFor(own)
 		own = withoutMark(own, mark)
 		block := open + guardSpellings(own, c.added, mark) + end
-		ids = append(ids, c.codec.EncodeMarked(block, mark)...)
+		ids = append(ids, c.encodeAfter(ids, block, mark)...)
 		v.turn = append(v.turn, part{Assistant, open}, part{ToolRole, own}, part{Assistant, end})
 		v.text += validUTF8(open + own + end)
 	}
-	return ids
+	return ids[len(sampled):]
+}
+
+// encodeAfter are the ids of a text that goes on behind ids.
+func (c *Chat) encodeAfter(ids []int32, text string, mark rune) []int32 {
+	last := c.before
+	if n := len(ids); n > 0 {
+		last = ids[n-1]
+	}
+	return c.codec.EncodeBehind(last, text, mark)
 }
 
 // Messages are the messages so far.

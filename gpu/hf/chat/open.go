@@ -27,6 +27,7 @@ const (
 type marked interface {
 	tokenizer.Codec
 	EncodeMarked(text string, mark rune) []int32
+	EncodeBehind(last int32, text string, mark rune) []int32
 	Normalized(text string) string
 	AddedTokens() []bpe.AddedToken
 }
@@ -193,6 +194,9 @@ func newStyled(s Source, codec tokenizer.Codec, style Style) (*Chat, error) {
 		}
 	}
 	for _, t := range m.AddedTokens() {
+		if strings.TrimSpace(m.Token(t.ID)) == "" {
+			continue // spaces are text, whoever writes them
+		}
 		spellings := []string{t.Content}
 		if other := m.Normalized(t.Content); other != t.Content {
 			spellings = append(spellings, other)

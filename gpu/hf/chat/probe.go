@@ -23,6 +23,8 @@ func (c *Chat) probeTemplate() error {
 	if !strings.Contains(prompt, probeWord) {
 		return errors.New("a question: the template leaves out what the user says")
 	}
+	ids := c.codec.EncodeMarked(prompt, mark)
+	c.before = ids[len(ids)-1]
 	prompt = removeMark(prompt, mark)
 	answered, mark, err := c.renderText([]Message{
 		question[0], {Role: Assistant, Content: "answer-" + probeWord}, {Role: User, Content: "And this?"},

@@ -15,13 +15,13 @@ type Codec interface {
 	// is not the caller's own goes through EncodeText. No token is added that is not in the text.
 	Encode(text string) []int32
 	// EncodeText returns the ids of text that may be a stranger's: the spelling of an added token is text like any other. No id
-	// is an added token's, except the unknown token's where there is one.
+	// is an added token's, except the unknown token's and those of spaces alone.
 	EncodeText(text string) []int32
 	// Append appends Encode's ids to dst.
 	Append(dst []int32, text string) []int32
 	// Wrap puts the tokenizer's begin and end ids around a text's ids, such as Llama 3's beginning of text.
 	Wrap(ids []int32) []int32
-	// Decode returns the text of ids, added tokens as they are spelt.
+	// Decode returns the text of ids, added tokens as they are spelt. See [DecodeWhole] for ids that a text begins with.
 	Decode(ids []int32) string
 	// Token is an id's text, which may be a part of a character.
 	Token(id int32) string

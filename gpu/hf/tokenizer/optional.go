@@ -27,6 +27,21 @@ type Marker interface {
 	Special(id int32) bool
 }
 
+// WholeDecoder decodes a text that begins with its first id.
+type WholeDecoder interface {
+	// DecodeWhole is Decode without the space that the tokenizer puts before a text.
+	DecodeWhole(ids []int32) string
+}
+
+// DecodeWhole returns the text of the ids of a whole text: without the space that some tokenizers put before it. Decode keeps that
+// space, since ids within a text need it.
+func DecodeWhole(c Codec, ids []int32) string {
+	if w, ok := c.(WholeDecoder); ok {
+		return w.DecodeWhole(ids)
+	}
+	return c.Decode(ids)
+}
+
 // Wrapper adds the tokens that a text of the model begins and ends with.
 type Wrapper interface {
 	// Wrap returns ids with these tokens around them.
