@@ -44,9 +44,6 @@ func (f *file) newDecoder() (*decoder, error) {
 			err = errors.Join(err, stepErr)
 		}
 	}
-	if err == nil && !state.fused && len(d.strips) > 0 {
-		err = errors.New("Strip: want Fuse before it")
-	}
 	if err != nil {
 		return nil, fmt.Errorf("decoder: %w", err)
 	}

@@ -8,11 +8,12 @@
 //
 // Text goes through these stages: added tokens are cut out; the rest is normalized where the file asks for it; the
 // pre-tokenizer splits it into pieces; the bytes or characters of each piece are merged into tokens, the merge of the lowest rank first.
-// In a vocabulary of bytes Decode(Encode(text)) is text, byte for byte, invalid UTF-8 included, but for what the normalizer changed, the
-// spaces that an added token with lstrip or rstrip takes in, and bytes for which the vocabulary has no token: bytes that text does without,
-// such as control characters, may be missing, and are then left out of the ids, as the library tokenizers leaves them out. In a
-// vocabulary of characters [Tokenizer.DecodeWhole] is the text where the file has byte fallback: the file's own character for a space comes
-// back as a space. Within a text, such as a turn behind its prompt, texts are joined by Decode and ids by [Tokenizer.EncodeBehind].
+// In a vocabulary of bytes Decode(Encode(text)) is text, byte for byte, invalid UTF-8 included, but for what the normalizer changed,
+// the spaces that an added token with lstrip or rstrip takes in, and bytes for which the vocabulary has no token: bytes that text
+// does without, such as control characters, may be missing, and are then left out of the ids, as the library tokenizers leaves them
+// out. In a vocabulary of characters [Tokenizer.DecodeWhole] is the text where the file has byte fallback: the file's own character
+// for a space comes back as a space. Within a text, such as a turn behind its prompt, texts are joined by Decode and ids by
+// [Tokenizer.EncodeBehind].
 //
 // The ids and texts are those of the library; bytes that are no character are decoded as they are, where the library writes U+FFFD.
 //

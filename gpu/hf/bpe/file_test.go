@@ -36,7 +36,7 @@ func TestRefusals(t *testing.T) {
 		{func(m object) {
 			m["normalizer"] = object{"type": "Sequence", "normalizers": []any{object{"type": "NFC"}, object{"type": "Nmt"}}}
 		}, `normalizer: type: "Nmt"`},
-		{func(m object) { m["normalizer"] = object{"type": "Prepend", "append": "x"} }, `normalizer: type Prepend: json: unknown field "append"`},
+		{func(m object) { m["normalizer"] = object{"type": "Prepend", "append": "x"} }, `type Prepend: json: unknown field "append"`},
 		{func(m object) {
 			m["normalizer"] = object{"type": "Replace", "pattern": object{"String": ""}, "content": "x"}
 		}, `normalizer: type Replace: pattern: empty`},
