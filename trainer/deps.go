@@ -115,7 +115,8 @@ type Deps struct {
 	// as sampled, is refused. nil, and no tokens, where the agent's beginning is not known. Only the first segment is compared with it: an
 	// agent may write its later contexts anew.
 	Opening func(*schemas.Ticket) []int32
-	// Messages is where the stream's messages are kept before they are purged; nil is the folder that Config.Archive names.
+	// Messages is where the stream's messages are kept before they are purged; nil is the folder that Config.Archive names. A bucket has a
+	// messages.Spool before it.
 	Messages messages.Store
 	// Demonstrations may be nil when the configuration has no cold start.
 	Demonstrations learner.Demonstrations

@@ -29,8 +29,12 @@ func (i *intake) openKeeper() error {
 	identity := i.feed.Identity()
 	life := messages.Life{Created: identity.Created.UTC(), Losses: i.losses}
 	store := i.deps.Messages
-	if store == nil {
-		store = i.cfg.Archive.MessagesStore(i.store.Dir())
+	switch {
+	case store != nil:
+	case i.cfg.Archive.Messages.InBucket():
+		return fmt.Errorf("trainer.archive.messages.dir is %s: trainer.Deps.Messages must be its store", i.cfg.Archive.Messages.Dir)
+	default:
+		store = i.cfg.Archive.MessagesFolder(i.store.Dir())
 	}
 	a, err := messages.Open(store, i.cfg.Archive.Messages, i.deps.Stream.Name(), life, i.deps.Log)
 	if err != nil {
@@ -83,6 +87,8 @@ func (k *keeper) keepUpTo(ctx context.Context, feed Feed, upTo uint64) error {
 		k.deps.Log.Warn("messages left the stream before the archive could keep them", "messages", lost, "kept_up_to", k.archive.Last())
 	}
 	switch {
+	case err != nil && ctx.Err() != nil: // the run is ended while it waits for room
+		return ctx.Err()
 	case errors.Is(err, messages.ErrNotWritten) && k.required:
 		return fmt.Errorf("trainer.archive.required: %w: make room and start again, or set it to false", err)
 	case errors.Is(err, messages.ErrNotWritten):

@@ -16,6 +16,8 @@ type Metrics struct {
 	version                              prometheus.Gauge
 	steps, trajectories, tokens, skipped prometheus.Counter
 	deliveries, taken, unkept            prometheus.Counter
+	spooled                              prometheus.Gauge
+	sent, unsent                         prometheus.Counter
 	rejected, refusals                   *prometheus.CounterVec
 	staleness                            prometheus.Histogram
 	phases                               *prometheus.HistogramVec
@@ -40,6 +42,9 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 		taken:      counter("taken_up_total", "Trajectories read by this process that a group had use for when they came: not refused, and not ones that had ended."),
 		unkept: counter("archive_lost_total",
 			"Messages of the trajectory stream that were purged before the archive could keep them."),
+		spooled:      gauge("archive_spool_bytes", "Size of the archive's segments that wait on this disk until the bucket has them."),
+		sent:         counter("archive_uploads_total", "Segments that the archive's bucket has confirmed."),
+		unsent:       counter("archive_upload_failures_total", "Tries to put a segment into the archive's bucket that failed; each is repeated."),
 		steps:        counter("steps_total", "Steps done by this process."),
 		trajectories: counter("trajectories_total", "Trajectories trained on by this process."),
 		tokens:       counter("tokens_total", "Tokens of the trajectories trained on by this process."),
@@ -135,5 +140,23 @@ func (m *Metrics) countRejected(reason schemas.Reason, n int) {
 func (m *Metrics) countProducerRefusals(producer string, n int) {
 	if m != nil {
 		m.refusals.WithLabelValues(producer).Add(float64(n))
+	}
+}
+
+// SetArchiveWaiting shows the size of the archive's segments that the bucket does not have yet. A nil Metrics shows nothing.
+func (m *Metrics) SetArchiveWaiting(bytes int64) {
+	if m != nil {
+		m.spooled.Set(float64(bytes))
+	}
+}
+
+// CountArchiveSent counts a try to put a segment into the archive's bucket. A nil Metrics counts nothing.
+func (m *Metrics) CountArchiveSent(err error) {
+	switch {
+	case m == nil:
+	case err != nil:
+		m.unsent.Inc()
+	default:
+		m.sent.Inc()
 	}
 }

@@ -112,7 +112,7 @@ func (v *Viewer) runFolder(dir string) runfolder.Run {
 	name := filepath.Base(dir)
 	r := runfolder.Run{Name: name, Dir: dir, Connect: v.connectTo(name, dir)}
 	if written, _, err := config.Resolve(v.parts, config.Sources{Written: filepath.Join(dir, ConfigFile)}); err == nil {
-		r.Checkpoints, r.Messages = written.Trainer.Checkpoint.Dir, written.Trainer.Archive.Messages.Dir
+		r.Checkpoints, r.Messages = written.Trainer.Checkpoint.Dir, messagesOfFolder(written, v.cfg)
 	}
 	return r
 }
@@ -120,7 +120,7 @@ func (v *Viewer) runFolder(dir string) runfolder.Run {
 // ReadTrajectory finds a trajectory of the configured run.
 func (v *Viewer) ReadTrajectory(ctx context.Context, id string) (*schemas.Trajectory, error) {
 	r := v.runFolder(v.cfg.Folder())
-	r.Checkpoints, r.Messages = v.cfg.Trainer.Checkpoint.Dir, v.cfg.Trainer.Archive.Messages.Dir
+	r.Checkpoints, r.Messages = v.cfg.Trainer.Checkpoint.Dir, KeptMessages(v.cfg)
 	folder := runfolder.Open(r)
 	defer folder.Close()
 	return folder.Trajectory(ctx, id)
@@ -180,7 +180,7 @@ func (v *Viewer) connectTo(name, dir string) func(context.Context) (*streams.Run
 // page does not end the run: a run whose page has no port trains on without a page.
 func (v *Viewer) servePage(ctx context.Context, run *streams.Run, note View) (stop func()) {
 	r := v.FolderRun(v.cfg.Folder())
-	r.Name, r.Checkpoints = v.cfg.Run.Name, v.cfg.Trainer.Checkpoint.Dir
+	r.Name, r.Checkpoints, r.Messages = v.cfg.Run.Name, v.cfg.Trainer.Checkpoint.Dir, KeptMessages(v.cfg)
 	r.Connect = func(context.Context) (*streams.Run, func(), error) { return run, func() {}, nil }
 	r.Chat = newChatter(*v.models, "", v.ownConfig)
 	_, fixed := v.origins["view.listen"]

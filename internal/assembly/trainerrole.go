@@ -141,12 +141,16 @@ func (t *trainerRole) openAll(ctx context.Context) (deps trainer.Deps, err error
 	if err := t.openSigner(); err != nil {
 		return deps, err
 	}
+	kept, err := t.openArchive(collectors)
+	if err != nil {
+		return deps, err
+	}
 	return trainer.Deps{
 		Engine: passCounter{t.engine, &t.passes}, Stream: stream, Prompts: prompts, Opening: t.course.openingTokens,
 		Demonstrations: t.course.demonstrations, Tokenizer: t.course.Tokenizer.JSON(), Files: t.files, Log: t.log,
 		NewEngine: func(model gpu.Config) (gpu.Engine, error) { return emptyEngine(t.cfg.WholeBackend, model) },
 		Metrics:   collectors, Settings: trainingSettings(t.cfg), LearnerOf: t.before, Ended: tracedEndings(t.tracer), After: t.afterStage,
-		Reported: func() int64 { return t.newestReported(t.file) }, Lease: t.cfg.Streams.Lease,
+		Reported: func() int64 { return t.newestReported(t.file) }, Lease: t.cfg.Streams.Lease, Messages: kept,
 	}, nil
 }
 

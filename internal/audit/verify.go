@@ -122,7 +122,7 @@ func Verify(run, dir string, trusted []string) (*Verified, error) {
 }
 
 // VerifyMessages reads every byte of the stream's messages that the run keeps.
-func (v *Verified) VerifyMessages(store messages.Store) error {
+func (v *Verified) VerifyMessages(store messages.Segments) error {
 	found, err := messages.Verify(store)
 	if err != nil {
 		return fmt.Errorf("verify the archive of messages: %w", err)

@@ -3,24 +3,32 @@ package cli
 import (
 	"encoding/json"
 	"fmt"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/johannesboyne/gofakes3"
+	"github.com/johannesboyne/gofakes3/backend/s3mem"
 	"github.com/parquet-go/parquet-go"
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-rl/weir/internal/assembly"
 	"github.com/weir-rl/weir/internal/audit"
+	"github.com/weir-rl/weir/internal/builtin"
+	"github.com/weir-rl/weir/internal/config"
 	"github.com/weir-rl/weir/internal/export"
 	"github.com/weir-rl/weir/internal/realpython"
 	"github.com/weir-rl/weir/internal/rescore"
 	"github.com/weir-rl/weir/internal/runfolder"
+	"github.com/weir-rl/weir/trainer/archive/messages"
 	"github.com/weir-rl/weir/trainer/checkpoint"
 )
 
-// archivedRun trains two steps that keep every message, and returns the folder of runs and that of the checkpoints.
-func archivedRun(t *testing.T) (dir, checkpoints string) {
+// archivedRun trains two steps that keep every message, with further keys of the archive's messages, and returns the folder of runs and that
+// of the checkpoints.
+func archivedRun(t *testing.T, further string) (dir, checkpoints string) {
 	t.Helper()
 	dir = t.TempDir()
 	config := filepath.Join(dir, "small.yaml")
@@ -29,7 +37,7 @@ broker: {listen: "127.0.0.1:0"}
 run: {dir: `+dir+`}
 trainer:
   {steps: 2, eta: 0, batch_groups: 2, group_size: 4, minibatches: 1, cold_start: {steps: 10}, selection: {drop_zero_variance: false},
-  archive: {required: true, samples: -1, messages: {bytes: 1073741824}}}
+  archive: {required: true, samples: -1, messages: {bytes: 1073741824`+further+`}}}
 tasks: {library: {reward: {length: 0.5, format: 0.25}}}
 eval: {every: 0, test_questions: 1}
 view: {listen: ""}
@@ -41,7 +49,7 @@ view: {listen: ""}
 // What the stream has purged and no kept batch has is in the archive: it is read, verified, and exported.
 func TestWhatWasPurgedIsReadFromTheArchive(t *testing.T) {
 	t.Parallel()
-	dir, checkpoints := archivedRun(t)
+	dir, checkpoints := archivedRun(t, "")
 	require.NoError(t, os.RemoveAll(filepath.Join(checkpoints, "batches")))
 	records, err := checkpoint.ReadRecords(checkpoints)
 	require.NoError(t, err)
@@ -237,4 +245,64 @@ func rescoreArchive(t *testing.T, dir string, trajectories int) {
 	_, err = runWeir(t, "", "rescore", "--run.dir", dir, "--tasks.library.reward.type", "posted", "--out", filepath.Join(dir, "posted.jsonl"))
 	require.ErrorContains(t, err, "tasks.library.reward reads the reward that the agent posted, which is not stored with a trajectory")
 	require.NoFileExists(t, filepath.Join(dir, "posted.jsonl"))
+}
+
+// Messages that are in a bucket are read from it by every command, also on a disk that has nothing of them.
+func TestMessagesInABucketAreReadByEveryCommand(t *testing.T) {
+	for key, value := range map[string]string{
+		"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret-that-is-in-no-text", "AWS_SESSION_TOKEN": "", "AWS_EC2_METADATA_DISABLED": "true",
+	} {
+		t.Setenv(key, value)
+	}
+	backend := s3mem.New()
+	require.NoError(t, backend.CreateBucket("kept"))
+	server := httptest.NewServer(gofakes3.New(backend).Server())
+	defer server.Close()
+	dir, checkpoints := archivedRun(t, `, dir: "s3://kept/runs", s3: {endpoint: "`+server.URL+`"}`)
+	folder := filepath.Join(checkpoints, "archive", "messages")
+	waiting, err := filepath.Glob(filepath.Join(folder, "*.seg"))
+	require.NoError(t, err)
+	require.Empty(t, waiting, "the bucket has them")
+	require.NoError(t, os.RemoveAll(folder))
+	require.NoError(t, os.RemoveAll(filepath.Join(checkpoints, "batches")))
+	records, err := checkpoint.ReadRecords(checkpoints)
+	require.NoError(t, err)
+	used := records[1].Groups[0].Members[0]
+	out, err := runWeir(t, "", "trajectory", used.ID, "--run.dir", dir, "-o", "json")
+	require.NoError(t, err)
+	require.NotContains(t, out, `"rollout":null`)
+	found := auditedMessages(t, dir)
+	require.NoError(t, found.Err(), "%v", found.Damage)
+	require.NotZero(t, found.Messages)
+	tables := filepath.Join(dir, "tables")
+	_, err = runWeir(t, "", "records", "parquet", "--run.dir", dir, "--dir", tables)
+	require.NoError(t, err)
+	type row struct {
+		ID string `parquet:"id"`
+	}
+	rows, err := parquet.ReadFile[row](filepath.Join(tables, export.TrajectoriesFile))
+	require.NoError(t, err)
+	require.NotEmpty(t, rows)
+	page := runfolder.Open(runfolder.Run{Name: "demo", Dir: filepath.Join(dir, "demo"), Messages: messagesOf(t, dir)})
+	defer page.Close()
+	read, err := page.FromMessages(used.ID)
+	require.NoError(t, err)
+	require.Equal(t, used.ID, read.ID)
+
+	server.Close()
+	for _, command := range [][]string{{"trajectory", used.ID}, {"audit", "--verify"}} {
+		_, err := runWeir(t, "", append(command, "--run.dir", dir)...)
+		require.ErrorContains(t, err, "s3://kept/runs/demo/", command)
+		require.NotContains(t, err.Error(), "secret-that-is-in-no-text")
+	}
+	_, err = runWeir(t, "", "records", "parquet", "--run.dir", dir, "--dir", tables)
+	require.ErrorContains(t, err, "lack what they held")
+}
+
+// messagesOf are the messages of the run demo as its configuration names them.
+func messagesOf(t *testing.T, dir string) messages.Segments {
+	t.Helper()
+	cfg, _, err := config.Resolve(builtin.Doors(), config.Sources{Written: filepath.Join(dir, "demo", assembly.ConfigFile)})
+	require.NoError(t, err)
+	return assembly.KeptMessages(cfg)
 }

@@ -38,6 +38,9 @@ arguments and with 3 on a configuration that is at fault.`,
 				lines[i] = assembly.ExamineSandbox(cmd.Context(), s.Config)
 			}
 		}
+		if line, ok := assembly.ExamineBucket(s.Config); ok {
+			lines = append(lines, line)
+		}
 		failed := doctor.Failed(lines)
 		if format.isJSON() {
 			err = a.printJSON(struct {

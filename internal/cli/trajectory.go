@@ -90,7 +90,7 @@ func (a *app) openRecord(cmd *cobra.Command) (*runRecord, error) {
 			fmt.Fprintf(a.err, "%v; weir audit lists what is wrong with the record\n", err)
 		}},
 		folder: runfolder.Open(runfolder.Run{
-			Name: cfg.Run.Name, Dir: cfg.Folder(), Checkpoints: dir, Messages: cfg.Trainer.Archive.Messages.Dir,
+			Name: cfg.Run.Name, Dir: cfg.Folder(), Checkpoints: dir, Messages: assembly.KeptMessages(cfg),
 		}),
 	}
 	if err := r.record.Check(); errors.Is(err, runfolder.ErrNoRecord) {

@@ -37,9 +37,13 @@ var switches = map[string]struct{ off, on map[string]string }{
 	"branches":       {on: map[string]string{"trainer.branch.trunks": "2"}},
 	"timing":         {off: map[string]string{"trainer.deterministic": "true"}},
 	"messages":       {on: map[string]string{"trainer.archive.messages.bytes": "1073741824"}},
-	"archive":        {off: map[string]string{"trainer.archive.bytes": "0"}},
-	"bundles":        {off: map[string]string{"trainer.bundles.bytes": "0"}},
-	"scores":         {off: map[string]string{"eval.every": "0"}},
+	"bucket": {
+		off: map[string]string{"trainer.archive.messages.bytes": "1073741824"},
+		on:  map[string]string{"trainer.archive.messages.bytes": "1073741824", "trainer.archive.messages.dir": "s3://bucket/prefix"},
+	},
+	"archive": {off: map[string]string{"trainer.archive.bytes": "0"}},
+	"bundles": {off: map[string]string{"trainer.bundles.bytes": "0"}},
+	"scores":  {off: map[string]string{"eval.every": "0"}},
 	"scores at producers": {
 		off: map[string]string{"eval.at": "producers", "eval.every": "0"}, on: map[string]string{"eval.at": "producers"},
 	},

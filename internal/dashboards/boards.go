@@ -57,6 +57,11 @@ func overviewBoard() Board {
 				{rateQuery("weir_trainer_rejected_total"), "not trained on a second"},
 				{rateQuery("weir_trainer_archive_lost_total"), "not archived a second"},
 			}},
+			{Title: "Archive's bucket", Tells: "Segments put, tries that failed, bytes that wait on the trainer's disk.", Lines: []Line{
+				{rateQuery("weir_trainer_archive_uploads_total"), "put a second"},
+				{rateQuery("weir_trainer_archive_upload_failures_total"), "failed a second"},
+				{"sum(weir_trainer_archive_spool_bytes)", "waiting bytes"},
+			}},
 			{Title: "Not trained on", Tells: "By reason; docs/metrics.md says what to do about each.", Lines: []Line{{rateQuery("weir_trainer_rejected_total", "reason"), "{{reason}}"}}},
 		}},
 		{"Who waits for whom", []Panel{

@@ -34,6 +34,8 @@ trainer/learner: schemas gpu trainer/advantage trainer/batch trainer/loss traine
 trainer/advantage: schemas trainer/advantage trainer/stats
 trainer/loss: schemas trainer/loss trainer/stats
 trainer/archive/messages: schemas internal/check
+trainer/archive/messages/bucket: trainer/archive/messages
+trainer/archive/messages/storetest: schemas trainer/archive/messages
 trainer/metrics:
 trainer/batch: schemas gpu trainer/stats
 trainer/stats: schemas

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-rl/weir/gpu/hf/tokenizer"
 	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/trainer/archive/messages"
 	"github.com/weir-rl/weir/trainer/checkpoint"
 )
 
@@ -20,8 +21,8 @@ type Run struct {
 	Dir string
 	// Checkpoints is the folder of its checkpoints; "" is CheckpointsFolder in Dir.
 	Checkpoints string
-	// Messages is the folder of the stream's messages that the trainer keeps; "" is the archive's in Checkpoints.
-	Messages string
+	// Messages are the stream's messages that the trainer keeps; nil is the archive's folder in Checkpoints.
+	Messages messages.Segments
 	// Connect opens the run's streams, and leave closes them. It returns an error where no broker answers. A page calls it often: it must
 	// return within a second. Nil is a run without a broker.
 	Connect func(ctx context.Context) (run *streams.Run, leave func(), err error)

@@ -12,18 +12,21 @@ import (
 	"github.com/weir-rl/weir/trainer/checkpoint"
 )
 
-// MessagesStore is where the run keeps the messages of its stream.
-func (f *Folder) MessagesStore() messages.Store {
-	return archive.Config{Messages: messages.Config{Dir: f.Messages}}.MessagesStore(f.Checkpoints)
+// KeptMessages is where the run keeps the messages of its stream.
+func (f *Folder) KeptMessages() messages.Segments {
+	if f.Messages != nil {
+		return f.Messages
+	}
+	return archive.Config{}.MessagesFolder(f.Checkpoints)
 }
 
 // FromMessages returns a trajectory from the messages that the archive keeps; nil where they lack it. A segment that is damaged is an error
 // only where no other has the trajectory.
 func (f *Folder) FromMessages(id string) (*schemas.Trajectory, error) {
-	if f.Checkpoints == "" && f.Messages == "" {
+	if f.Checkpoints == "" && f.Messages == nil {
 		return nil, nil
 	}
-	m, err := messages.Find(f.MessagesStore(), id)
+	m, err := messages.Find(f.KeptMessages(), id)
 	if damage := (*messages.Damage)(nil); errors.As(err, &damage) {
 		return nil, fmt.Errorf("read trajectory %s of the archive: %w", id, damage)
 	}
@@ -80,7 +83,7 @@ func (f *Folder) AllKept(record Record) iter.Seq2[*Kept, error] {
 
 // yieldMessages yields the trajectories among the archive's messages.
 func (f *Folder) yieldMessages(give func(Kept) bool, yield func(*Kept, error) bool) (more bool) {
-	for m, err := range messages.All(f.MessagesStore()) {
+	for m, err := range messages.All(f.KeptMessages()) {
 		if err != nil {
 			if more := yield(nil, err); !more || !errors.As(err, new(*messages.Damage)) {
 				return false

@@ -29,9 +29,10 @@ type Config struct {
 	Required bool `koanf:"required"`
 }
 
-// MessagesStore is the store of the stream's messages; checkpoints is the folder of the run's checkpoints.
-func (c Config) MessagesStore(checkpoints string) messages.Store {
-	if c.Messages.Dir != "" {
+// MessagesFolder is the folder of the stream's messages; where they are in a bucket, that of the messages which the bucket does not have
+// yet. checkpoints is the folder of the run's checkpoints.
+func (c Config) MessagesFolder(checkpoints string) messages.Folder {
+	if c.Messages.Dir != "" && !c.Messages.InBucket() {
 		return messages.Folder{Dir: c.Messages.Dir}
 	}
 	return messages.Folder{Dir: filepath.Join(checkpoints, Folder, messagesFolder)}

@@ -107,7 +107,7 @@ func (a *Archive) Keep(ctx context.Context, from Source, upTo uint64) (lost uint
 			lost += span.After - a.last
 			a.gaps = append(a.gaps, Span{a.last, span.After})
 		}
-		if err := a.addSegment(span, messages); err != nil {
+		if err := a.addSegment(ctx, span, messages); err != nil {
 			return lost, fmt.Errorf("%w: messages %d to %d: %w", ErrNotWritten, span.After+1, span.Last, err)
 		}
 	}
@@ -121,7 +121,7 @@ func (a *Archive) Lacks(sequence uint64) bool {
 }
 
 // addSegment writes a segment.
-func (a *Archive) addSegment(span Span, messages []Message) error {
+func (a *Archive) addSegment(ctx context.Context, span Span, messages []Message) error {
 	w := segmentWriter{encoder: a.encoder, index: Index{Run: a.run, Life: a.life, Span: span, Follows: a.last}}
 	for _, m := range messages {
 		w.addMessage(m)
@@ -130,11 +130,21 @@ func (a *Archive) addSegment(span Span, messages []Message) error {
 	if err != nil {
 		return err
 	}
+	if store, ok := a.store.(awaiter); ok {
+		if err := store.AwaitRoom(ctx, int64(len(data))); err != nil {
+			return err
+		}
+	}
 	if err := a.putSegment(span, data); err != nil {
 		return err
 	}
 	a.last = span.Last
 	return nil
+}
+
+// awaiter is a Store that may have no room for a while.
+type awaiter interface {
+	AwaitRoom(ctx context.Context, size int64) error
 }
 
 func (a *Archive) putSegment(span Span, data []byte) error {
@@ -173,6 +183,11 @@ func (a *Archive) joinNewest() (joined bool, err error) {
 	if !x.isSameLife(y.place) || x.Last != y.After || x.Size >= 2*y.Size || x.Size+y.Size > min(segmentBytes, a.cfg.Bytes/segmentsAtLeast) {
 		return false, nil
 	}
+	release, here := holdSegments(a.store, x.Name, y.Name)
+	if !here {
+		return false, nil
+	}
+	defer release()
 	span := Span{x.After, y.Last}
 	data, err := a.joinSegments(x, y)
 	if damage := (*Damage)(nil); errors.As(err, &damage) {
@@ -189,6 +204,19 @@ func (a *Archive) joinNewest() (joined bool, err error) {
 	err = errors.Join(a.store.Remove(x.Name), a.store.Remove(y.Name))
 	a.doubtful = err != nil
 	return true, err
+}
+
+// holder is a Store that moves segments elsewhere after a while, from where they are not worth joining.
+type holder interface {
+	// Hold keeps segments where they are until release is called; here is false where one of them has left, or is on its way.
+	Hold(names ...string) (release func(), here bool)
+}
+
+func holdSegments(store Store, names ...string) (release func(), here bool) {
+	if h, ok := store.(holder); ok {
+		return h.Hold(names...)
+	}
+	return func() {}, true
 }
 
 // joinSegments returns the segment of the messages of two neighbours. Blocks stay as they are.

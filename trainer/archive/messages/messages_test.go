@@ -101,7 +101,7 @@ func (s *faultyStore) Remove(name string) error {
 }
 
 // readAll returns the data of all messages by sequence, and fails on damage and on a sequence that comes twice.
-func readAll(t require.TestingT, store Store) map[uint64][]byte {
+func readAll(t require.TestingT, store Segments) map[uint64][]byte {
 	out := map[uint64][]byte{}
 	for m, err := range All(store) {
 		require.NoError(t, err)
@@ -122,7 +122,7 @@ func TestInvariantWhateverIsPurgedIsKeptWhereverTheWriterDies(t *testing.T) {
 		stream := &memoryStream{messages: map[uint64]Message{}}
 		all := map[uint64][]byte{}
 		armed := ""
-		store := &faultyStore{Folder: Folder{dir}, fault: func() string {
+		store := &faultyStore{Folder: Folder{Dir: dir}, fault: func() string {
 			if armed != "" && rapid.Bool().Draw(t, "here") {
 				how := armed
 				armed = ""
@@ -131,7 +131,7 @@ func TestInvariantWhateverIsPurgedIsKeptWhereverTheWriterDies(t *testing.T) {
 			return ""
 		}}
 		open := func() *Archive {
-			a, err := Open(Folder{dir}, Config{Bytes: 1 << 30}, "r", Life{Created: born}, slog.New(slog.DiscardHandler))
+			a, err := Open(Folder{Dir: dir}, Config{Bytes: 1 << 30}, "r", Life{Created: born}, slog.New(slog.DiscardHandler))
 			require.NoError(t, err)
 			a.store = store
 			return a
@@ -173,14 +173,14 @@ func TestInvariantWhateverIsPurgedIsKeptWhereverTheWriterDies(t *testing.T) {
 		require.NoError(t, a.Close())
 		want := maps.Clone(all)
 		maps.DeleteFunc(want, func(s uint64, _ []byte) bool { return s > a.Last() })
-		require.Equal(t, want, readAll(t, Folder{dir}))
-		verified, err := Verify(Folder{dir})
+		require.Equal(t, want, readAll(t, Folder{Dir: dir}))
+		verified, err := Verify(Folder{Dir: dir})
 		require.NoError(t, err)
 		require.Empty(t, verified.Damage)
 		require.Empty(t, verified.Notes)
 		require.Equal(t, len(want), verified.Messages)
 		for s, data := range want {
-			found, err := Find(Folder{dir}, fmt.Sprintf("g%06d-a0-0", s))
+			found, err := Find(Folder{Dir: dir}, fmt.Sprintf("g%06d-a0-0", s))
 			if _, id := identifyMessage(data); id == "" {
 				require.ErrorIs(t, err, ErrNotKept)
 				continue
@@ -198,7 +198,7 @@ func keepMany(t *testing.T, dir string, cfg Config, purges ...uint64) *memoryStr
 	for i := range purges[len(purges)-1] {
 		stream.publish(trajectoryBytes(t, fmt.Sprintf("g%06d-a0-0", i+1), 200+int(i)))
 	}
-	a, err := Open(Folder{dir}, cfg, "r", Life{Created: born}, slog.New(slog.DiscardHandler))
+	a, err := Open(Folder{Dir: dir}, cfg, "r", Life{Created: born}, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	for _, upTo := range purges {
 		_, err := a.Keep(t.Context(), stream, upTo)
@@ -214,7 +214,7 @@ func TestReadersFollowSegmentsThatAreJoined(t *testing.T) {
 	dir := t.TempDir()
 	cfg := Config{Bytes: 64 << 20}
 	stream := keepMany(t, dir, cfg, 100, 110)
-	a, err := Open(Folder{dir}, cfg, "r", Life{Created: born}, slog.New(slog.DiscardHandler))
+	a, err := Open(Folder{Dir: dir}, cfg, "r", Life{Created: born}, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, a.Close()) }()
 	require.Len(t, a.segments, 2)
@@ -226,7 +226,7 @@ func TestReadersFollowSegmentsThatAreJoined(t *testing.T) {
 		require.NoError(t, err)
 	}
 	var got []uint64
-	for m, err := range All(Folder{dir}) {
+	for m, err := range All(Folder{Dir: dir}) {
 		require.NoError(t, err)
 		if got = append(got, m.Sequence); len(got) == 1 {
 			joinLast() // the second segment is that of 101 to 120 now
@@ -237,7 +237,7 @@ func TestReadersFollowSegmentsThatAreJoined(t *testing.T) {
 		require.EqualValues(t, i+1, sequence)
 	}
 	joined := false
-	m, err := Find(&openedStore{Folder{dir}, func() {
+	m, err := Find(&openedStore{Folder{Dir: dir}, func() {
 		if !joined {
 			joined = true
 			joinLast()
@@ -266,11 +266,11 @@ func TestALongRunHasFewSegments(t *testing.T) {
 		purges = append(purges, upTo)
 	}
 	keepMany(t, dir, Config{Bytes: 1 << 30}, purges...)
-	segments, covered, err := listSegments(Folder{dir})
+	segments, covered, err := listSegments(Folder{Dir: dir})
 	require.NoError(t, err)
 	require.Empty(t, covered)
 	require.LessOrEqual(t, len(segments), 8, "of 60 that were written")
-	require.Len(t, readAll(t, Folder{dir}), 180)
+	require.Len(t, readAll(t, Folder{Dir: dir}), 180)
 }
 
 // Invariant: a flipped bit in a segment is found, and the segment is named.
@@ -278,7 +278,7 @@ func TestInvariantAFlippedBitInASegmentIsFound(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	keepMany(t, dir, Config{Bytes: 1 << 30}, 8)
-	segments, _, err := listSegments(Folder{dir})
+	segments, _, err := listSegments(Folder{Dir: dir})
 	require.NoError(t, err)
 	require.Len(t, segments, 1)
 	path := filepath.Join(dir, segments[0].Name)
@@ -288,20 +288,20 @@ func TestInvariantAFlippedBitInASegmentIsFound(t *testing.T) {
 		changed := bytes.Clone(whole)
 		changed[at] ^= 1 << (at % 8)
 		require.NoError(t, os.WriteFile(path, changed, 0o644))
-		found, err := Verify(Folder{dir})
+		found, err := Verify(Folder{Dir: dir})
 		require.NoError(t, err)
 		require.Len(t, found.Damage, 1, "byte %d of %d", at, len(whole))
 		require.Equal(t, segments[0].Name, found.Damage[0].Segment)
 	}
 	require.NoError(t, os.WriteFile(path, whole[:len(whole)-1], 0o644))
-	found, err := Verify(Folder{dir})
+	found, err := Verify(Folder{Dir: dir})
 	require.NoError(t, err)
 	require.Len(t, found.Damage, 1)
-	_, err = Find(Folder{dir}, "g000003-a0-0")
+	_, err = Find(Folder{Dir: dir}, "g000003-a0-0")
 	require.ErrorIs(t, err, ErrNotKept)
 	require.ErrorContains(t, err, segments[0].Name)
 	var damage []error
-	for m, err := range All(Folder{dir}) {
+	for m, err := range All(Folder{Dir: dir}) {
 		require.Nil(t, m)
 		damage = append(damage, err)
 	}
@@ -312,15 +312,15 @@ func TestASegmentThatIsMissingBetweenOthersIsNamed(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	keepMany(t, dir, Config{Bytes: 1 << 30}, 400, 460, 461)
-	segments, _, err := listSegments(Folder{dir})
+	segments, _, err := listSegments(Folder{Dir: dir})
 	require.NoError(t, err)
 	require.Len(t, segments, 3)
 	require.NoError(t, os.Remove(filepath.Join(dir, segments[1].Name)))
-	found, err := Verify(Folder{dir})
+	found, err := Verify(Folder{Dir: dir})
 	require.NoError(t, err)
 	require.Len(t, found.Damage, 1)
 	require.Equal(t, segments[1].Name, found.Damage[0].Segment)
-	require.Len(t, readAll(t, Folder{dir}), 401)
+	require.Len(t, readAll(t, Folder{Dir: dir}), 401)
 }
 
 func TestWhatWasPurgedBeforeItWasKeptIsCountedAndNoted(t *testing.T) {
@@ -331,7 +331,7 @@ func TestWhatWasPurgedBeforeItWasKeptIsCountedAndNoted(t *testing.T) {
 	for range 40 {
 		stream.publish([]byte("message"))
 	}
-	a, err := Open(Folder{dir}, Config{Bytes: 1 << 30}, "r", Life{Created: born}, slog.New(slog.DiscardHandler))
+	a, err := Open(Folder{Dir: dir}, Config{Bytes: 1 << 30}, "r", Life{Created: born}, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	defer a.Close()
 	lost, err := a.Keep(t.Context(), stream, 25)
@@ -340,7 +340,7 @@ func TestWhatWasPurgedBeforeItWasKeptIsCountedAndNoted(t *testing.T) {
 	lost, err = a.Keep(t.Context(), stream, 40)
 	require.NoError(t, err)
 	require.EqualValues(t, 10, lost)
-	found, err := Verify(Folder{dir})
+	found, err := Verify(Folder{Dir: dir})
 	require.NoError(t, err)
 	require.Empty(t, found.Damage)
 	require.Equal(t, []string{"messages 21 to 30 of the stream were purged before they were kept"}, found.Notes)
@@ -353,7 +353,7 @@ func TestAnotherStreamBeginsSegmentsOfItsOwn(t *testing.T) {
 	for _, life := range []Life{{Created: born, Losses: 1}, {Created: born.Add(time.Hour)}} {
 		stream := &memoryStream{messages: map[uint64]Message{}}
 		stream.publish([]byte("message"))
-		a, err := Open(Folder{dir}, Config{Bytes: 1 << 30}, "r", life, slog.New(slog.DiscardHandler))
+		a, err := Open(Folder{Dir: dir}, Config{Bytes: 1 << 30}, "r", life, slog.New(slog.DiscardHandler))
 		require.NoError(t, err)
 		require.Zero(t, a.Last())
 		_, err = a.Keep(t.Context(), stream, 1)
@@ -361,7 +361,7 @@ func TestAnotherStreamBeginsSegmentsOfItsOwn(t *testing.T) {
 		require.NoError(t, a.Close())
 	}
 	n := 0
-	for _, err := range All(Folder{dir}) {
+	for _, err := range All(Folder{Dir: dir}) {
 		require.NoError(t, err)
 		n++
 	}
@@ -374,7 +374,7 @@ func TestTheOldestSegmentsGoFirst(t *testing.T) {
 	stream := &memoryStream{messages: map[uint64]Message{}}
 	noise := make([]byte, 100<<10)
 	state := uint32(1)
-	a, err := Open(Folder{dir}, Config{Bytes: 2 << 20, Age: time.Hour}, "r", Life{Created: born}, slog.New(slog.DiscardHandler))
+	a, err := Open(Folder{Dir: dir}, Config{Bytes: 2 << 20, Age: time.Hour}, "r", Life{Created: born}, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	defer a.Close()
 	for range 40 {
@@ -391,7 +391,7 @@ func TestTheOldestSegmentsGoFirst(t *testing.T) {
 		}
 		require.LessOrEqual(t, size, int64(2<<20))
 	}
-	kept := slices.Sorted(maps.Keys(readAll(t, Folder{dir})))
+	kept := slices.Sorted(maps.Keys(readAll(t, Folder{Dir: dir})))
 	require.Greater(t, len(kept), 12)
 	require.EqualValues(t, 40, kept[len(kept)-1])
 	require.EqualValues(t, 40-len(kept)+1, kept[0], "the newest, without a gap")
@@ -399,16 +399,16 @@ func TestTheOldestSegmentsGoFirst(t *testing.T) {
 	stream.publish([]byte("message"))
 	_, err = a.Keep(t.Context(), stream, stream.last)
 	require.NoError(t, err)
-	require.Equal(t, []uint64{41}, slices.Collect(maps.Keys(readAll(t, Folder{dir}))))
+	require.Equal(t, []uint64{41}, slices.Collect(maps.Keys(readAll(t, Folder{Dir: dir}))))
 }
 
 func TestAFullDiskLeavesTheArchiveAsItWas(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	stream := keepMany(t, dir, Config{Bytes: 1 << 30}, 40, 60)
-	before := readAll(t, Folder{dir})
+	before := readAll(t, Folder{Dir: dir})
 	full := true
-	store := &faultyStore{Folder: Folder{dir}, fault: func() string {
+	store := &faultyStore{Folder: Folder{Dir: dir}, fault: func() string {
 		if full {
 			return "before"
 		}
@@ -421,15 +421,15 @@ func TestAFullDiskLeavesTheArchiveAsItWas(t *testing.T) {
 	_, err = a.Keep(t.Context(), stream, 61)
 	require.ErrorIs(t, err, errDied)
 	require.EqualValues(t, 60, a.Last())
-	require.Equal(t, before, readAll(t, Folder{dir}))
+	require.Equal(t, before, readAll(t, Folder{Dir: dir}))
 	full = false
 	_, err = a.Keep(t.Context(), stream, 61)
 	require.NoError(t, err)
-	require.Len(t, readAll(t, Folder{dir}), 61)
+	require.Len(t, readAll(t, Folder{Dir: dir}), 61)
 	// A folder that cannot be written, for the real thing: a file stands where it should be.
 	blocked := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(blocked, nil, 0o600))
-	require.Error(t, Folder{blocked}.Put("x", nil))
+	require.Error(t, Folder{Dir: blocked}.Put("x", nil))
 }
 
 func TestNamesOfSegments(t *testing.T) {
@@ -496,7 +496,7 @@ func FuzzSegment(f *testing.F) {
 func BenchmarkKeep(b *testing.B) {
 	data := trajectoryBytes(b, "g000001-a0-0", 250)
 	stream := &memoryStream{messages: map[uint64]Message{}}
-	a, err := Open(Folder{b.TempDir()}, Config{Bytes: 1 << 30}, "r", Life{Created: born}, slog.New(slog.DiscardHandler))
+	a, err := Open(Folder{Dir: b.TempDir()}, Config{Bytes: 1 << 30}, "r", Life{Created: born}, slog.New(slog.DiscardHandler))
 	require.NoError(b, err)
 	defer a.Close()
 	b.SetBytes(int64(256 * len(data)))

@@ -71,7 +71,7 @@ type listed struct {
 }
 
 // listSegments returns a store's segments in order, and the segments that others cover, which a crash left behind.
-func listSegments(store Store) (segments, covered []listed, err error) {
+func listSegments(store Segments) (segments, covered []listed, err error) {
 	all, err := store.List()
 	if err != nil {
 		return nil, nil, fmt.Errorf("list the archive's segments: %w", err)

@@ -12,7 +12,7 @@ import (
 var ErrNotKept = errors.New("no segment of the archive has it")
 
 // readSegment calls use with an open segment.
-func readSegment(store Store, name string, use func(*segmentReader) error) (err error) {
+func readSegment(store Segments, name string, use func(*segmentReader) error) (err error) {
 	blob, err := store.Open(name)
 	if err != nil {
 		return fmt.Errorf("open %s: %w", name, err)
@@ -35,9 +35,10 @@ func isGone(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 
 // Find returns the newest message with a trajectory's id. It is ErrNotKept, wrapped, where no segment has it, joined with a *Damage for
 // each segment that could not be read.
-func Find(store Store, id string) (*Message, error) {
+func Find(store Segments, id string) (*Message, error) {
+	vanished := map[string]bool{}
 	for {
-		found, gone, err := findOnce(store, id)
+		found, gone, err := findOnce(store, id, vanished)
 		if found != nil || !gone {
 			return found, err
 		}
@@ -45,8 +46,9 @@ func Find(store Store, id string) (*Message, error) {
 	}
 }
 
-// findOnce looks through the segments of a list. gone reports whether a segment of it was removed meanwhile.
-func findOnce(store Store, id string) (found *Message, gone bool, err error) {
+// findOnce looks through the segments of a list. gone reports whether a segment of it was removed meanwhile, which is then among the vanished
+// names: a store that lists removed segments for a while is not asked for them again and again.
+func findOnce(store Segments, id string, vanished map[string]bool) (found *Message, gone bool, err error) {
 	segments, _, err := listSegments(store)
 	if err != nil {
 		return nil, false, err
@@ -72,7 +74,8 @@ func findOnce(store Store, id string) (found *Message, gone bool, err error) {
 		case found != nil:
 			return found, false, nil
 		case isGone(err):
-			gone = true
+			gone = gone || !vanished[s.Name]
+			vanished[s.Name] = true
 		case errors.As(err, new(*Damage)):
 			damage = append(damage, err)
 		case err != nil:
@@ -92,9 +95,10 @@ type Kept struct {
 
 // All are the messages of a store, oldest first, each once. A segment that is damaged is passed over: its *Damage comes with a nil message,
 // and the walk goes on. Of a segment that was removed meanwhile the walk reads the segment that took its place. Any other error ends it.
-func All(store Store) iter.Seq2[*Kept, error] {
+func All(store Segments) iter.Seq2[*Kept, error] {
 	return func(yield func(*Kept, error) bool) {
 		var at place // of the last segment that was read
+		vanished := map[string]bool{}
 		for begun := false; ; {
 			segments, _, err := listSegments(store)
 			if err != nil {
@@ -107,7 +111,11 @@ func All(store Store) iter.Seq2[*Kept, error] {
 			gone := false
 			for _, s := range segments {
 				err := readSegment(store, s.Name, func(r *segmentReader) error { return r.yieldMessages(at, yield) })
-				if gone = isGone(err); gone {
+				if isGone(err) {
+					if vanished[s.Name] {
+						continue // a list that is late has it still
+					}
+					gone, vanished[s.Name] = true, true
 					break // the list is not that of the store any more
 				}
 				begun, at = true, s.place
@@ -166,7 +174,7 @@ type Verified struct {
 }
 
 // Verify reads every byte of a store's segments, and looks for segments that are missing between others.
-func Verify(store Store) (*Verified, error) {
+func Verify(store Segments) (*Verified, error) {
 	segments, _, err := listSegments(store)
 	if err != nil {
 		return nil, err

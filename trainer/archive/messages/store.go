@@ -11,14 +11,19 @@ import (
 	"time"
 )
 
-// Store holds segments by name. Its methods may be called while another process reads the same segments.
-type Store interface {
-	// List lists what the store holds, in any order; other names than segments' may be among them.
+// Segments are segments by name, for readers. Its methods may be called while another process writes.
+type Segments interface {
+	// List lists what is there, in any order; other names than segments' may be among them.
 	List() ([]Stored, error)
-	// Put stores data under a name: whole or not at all, also where the process dies, and for good when it returns.
-	Put(name string, data []byte) error
 	// Open opens what is under a name; the error is fs.ErrNotExist, wrapped, where there is nothing.
 	Open(name string) (Blob, error)
+}
+
+// Store holds segments by name. Its methods may be called while another process reads the same segments.
+type Store interface {
+	Segments
+	// Put stores data under a name: whole or not at all, also where the process dies, and for good when it returns.
+	Put(name string, data []byte) error
 	// Remove removes a name; a name that is not there is no error.
 	Remove(name string) error
 	// Sweep removes what a Put that was cut off has left. The only writer calls it.
@@ -40,7 +45,11 @@ type Blob interface {
 }
 
 // Folder is a Store in a folder.
-type Folder struct{ Dir string }
+type Folder struct {
+	Dir string
+	// unsynced leaves out syncs, of which a property needs thousands.
+	unsynced bool
+}
 
 // tmpEnding is the end of the name of a file that is not whole yet.
 const tmpEnding = ".tmp"
@@ -76,29 +85,32 @@ func (f Folder) Put(name string, data []byte) error {
 		return err
 	}
 	path := filepath.Join(f.Dir, name)
-	if err := writeSynced(path+tmpEnding, data); err != nil {
+	if err := f.writeSynced(path+tmpEnding, data); err != nil {
 		return errors.Join(err, os.Remove(path+tmpEnding))
 	}
 	if err := os.Rename(path+tmpEnding, path); err != nil {
 		return errors.Join(err, os.Remove(path+tmpEnding))
 	}
-	return syncFolder(f.Dir)
+	return f.syncFolder()
 }
 
-func writeSynced(path string, data []byte) error {
+func (f Folder) writeSynced(path string, data []byte) error {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
 	}
 	_, err = file.Write(data)
-	if err == nil {
+	if err == nil && !f.unsynced {
 		err = file.Sync()
 	}
 	return errors.Join(err, file.Close())
 }
 
-func syncFolder(dir string) error {
-	d, err := os.Open(dir)
+func (f Folder) syncFolder() error {
+	if f.unsynced {
+		return nil
+	}
+	d, err := os.Open(f.Dir)
 	if err != nil {
 		return err
 	}
