@@ -26,7 +26,7 @@ import (
 	"github.com/weir-rl/weir/trainer/checkpoint"
 )
 
-// archivedRun trains two steps that keep every message, with further keys of the archive's messages, and returns the folder of runs and that
+// archivedRun trains two steps that keep every message, with further keys of the archive's messages. It returns the folder of runs and that
 // of the checkpoints.
 func archivedRun(t *testing.T, further string) (dir, checkpoints string) {
 	t.Helper()
@@ -250,7 +250,8 @@ func rescoreArchive(t *testing.T, dir string, trajectories int) {
 // Messages that are in a bucket are read from it by every command, also on a disk that has nothing of them.
 func TestMessagesInABucketAreReadByEveryCommand(t *testing.T) {
 	for key, value := range map[string]string{
-		"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret-that-is-in-no-text", "AWS_SESSION_TOKEN": "", "AWS_EC2_METADATA_DISABLED": "true",
+		"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret-that-is-in-no-text",
+		"AWS_SESSION_TOKEN": "", "AWS_EC2_METADATA_DISABLED": "true",
 	} {
 		t.Setenv(key, value)
 	}

@@ -64,10 +64,10 @@ func (c Config) validateBucket() error {
 	var faults []error
 	switch {
 	case strings.ContainsAny(c.Dir, "@?#"):
-		faults = append(faults, errors.New("dir: only s3://bucket/prefix; credentials are read from the environment or ~/.aws/credentials, not from here"))
+		faults = append(faults, errors.New("dir: only s3://bucket/prefix; credentials are read from the environment or ~/.aws/credentials"))
 	case !bucketName.MatchString(name):
 		faults = append(faults, fmt.Errorf("dir: %q is no bucket's name: write s3://bucket/prefix", name))
-	case slices.ContainsFunc(strings.Split(prefix, "/"), func(part string) bool { return part == "." || part == ".." || part == "" && prefix != "" }):
+	case strings.Contains(prefix, "//"), slices.Contains(strings.Split(prefix, "/"), "."), slices.Contains(strings.Split(prefix, "/"), ".."):
 		faults = append(faults, fmt.Errorf("dir: prefix %q has an empty part, . or ..", prefix))
 	}
 	if c.S3.Endpoint != "" {

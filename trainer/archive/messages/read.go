@@ -46,8 +46,8 @@ func Find(store Segments, id string) (*Message, error) {
 	}
 }
 
-// findOnce looks through the segments of a list. gone reports whether a segment of it was removed meanwhile, which is then among the vanished
-// names: a store that lists removed segments for a while is not asked for them again and again.
+// findOnce looks through the segments of a list. gone reports whether a segment of it was removed meanwhile, which is then among the
+// vanished names: a store that lists removed segments for a while is not asked for them again and again.
 func findOnce(store Segments, id string, vanished map[string]bool) (found *Message, gone bool, err error) {
 	segments, _, err := listSegments(store)
 	if err != nil {

@@ -51,7 +51,8 @@ func (s *Spool) awaitChange(changed <-chan struct{}, after time.Duration) {
 	}
 }
 
-// nextWork returns the next call of the remote store; nil where none is due, with the time until one is. done is whether the Spool is closed.
+// nextWork returns the next call of the remote store; nil where none is due, with the time until one is. done is whether the Spool is
+// closed.
 func (s *Spool) nextWork() (work func() error, due time.Duration, changed <-chan struct{}, done bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

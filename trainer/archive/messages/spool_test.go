@@ -530,7 +530,8 @@ func TestConfigOfABucket(t *testing.T) {
 	t.Parallel()
 	good := S3Config{SpoolBytes: 1 << 20}
 	for dir, want := range map[string][2]string{
-		"s3://bucket": {"bucket", ""}, "s3://bucket/": {"bucket", ""}, "s3://bucket/a/b": {"bucket", "a/b"}, "s3://my.bucket-1/a/": {"my.bucket-1", "a"},
+		"s3://bucket": {"bucket", ""}, "s3://bucket/": {"bucket", ""}, "s3://bucket/a/b": {"bucket", "a/b"},
+		"s3://my.bucket-1/a/": {"my.bucket-1", "a"},
 	} {
 		c := Config{Bytes: 1 << 20, Dir: dir, S3: good}
 		require.NoError(t, c.Validate(), dir)
@@ -538,13 +539,16 @@ func TestConfigOfABucket(t *testing.T) {
 		require.Equal(t, want, [2]string{name, prefix}, dir)
 	}
 	for _, dir := range []string{
-		"s3://", "s3:///a", "s3://b", "s3://bucket/a//b", "s3://bucket/../b", "s3://key:secretword@bucket/a", "s3://bucket/a?x=secretword", "s3://b@d/secretword",
+		"s3://", "s3:///a", "s3://b", "s3://bucket/a//b", "s3://bucket/../b", "s3://key:secretword@bucket/a",
+		"s3://bucket/a?x=secretword", "s3://b@d/secretword",
 	} {
 		err := Config{Bytes: 1 << 20, Dir: dir, S3: good}.Validate()
 		require.ErrorContains(t, err, "dir", dir)
 		require.NotContains(t, err.Error(), "secretword")
 	}
-	for _, endpoint := range []string{"minio:9000", "ftp://x", "http://", "https://key:secretword@host", "https://host/bucket", "https://host?x=1"} {
+	for _, endpoint := range []string{
+		"minio:9000", "ftp://x", "http://", "https://key:secretword@host", "https://host/bucket", "https://host?x=1",
+	} {
 		err := Config{Bytes: 1 << 20, Dir: "s3://bucket", S3: S3Config{SpoolBytes: 1 << 20, Endpoint: endpoint}}.Validate()
 		require.ErrorContains(t, err, "s3.endpoint", endpoint)
 		require.NotContains(t, err.Error(), "secretword")

@@ -70,7 +70,8 @@ func Open(cfg messages.Config, run string) (*Bucket, error) {
 		}
 	}
 	client, err := minio.NewCore(host, &minio.Options{
-		Creds: newCredentials(), Secure: secure, Transport: checkedTransport{transport}, Region: region, BucketLookup: lookup, MaxRetries: requestTries,
+		Creds: newCredentials(), Secure: secure, Transport: checkedTransport{transport}, Region: region, BucketLookup: lookup,
+		MaxRetries: requestTries,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("prepare requests to %s: %w", host, err)

@@ -156,7 +156,8 @@ func TestARealServer(t *testing.T) {
 		storetest.Run(t, func(t *testing.T) func() messages.Store {
 			run, dir := newRun(t), t.TempDir()
 			return reopened(t, func() messages.Store {
-				spool, err := messages.OpenSpool(messages.Folder{Dir: dir}, open(t, run), messages.SpoolConfig{Bytes: 64 << 20, Delay: time.Hour}, slog.New(slog.DiscardHandler))
+				spool, err := messages.OpenSpool(messages.Folder{Dir: dir}, open(t, run), messages.SpoolConfig{Bytes: 64 << 20, Delay: time.Hour},
+					slog.New(slog.DiscardHandler))
 				require.NoError(t, err)
 				return spool
 			})
@@ -417,7 +418,8 @@ func BenchmarkKeep(b *testing.B) {
 					defer s.Close()
 					endpoint = s.URL
 				}
-				there, err := Open(messages.Config{Dir: "s3://" + name + "/bench", S3: messages.S3Config{Endpoint: endpoint}}, fmt.Sprint(time.Now().UnixNano()))
+				cfg := messages.Config{Dir: "s3://" + name + "/bench", S3: messages.S3Config{Endpoint: endpoint}}
+				there, err := Open(cfg, fmt.Sprint(time.Now().UnixNano()))
 				require.NoError(b, err)
 				spool, err := messages.OpenSpool(folder, there, messages.SpoolConfig{Bytes: 1 << 30, Delay: time.Second}, slog.New(slog.DiscardHandler))
 				require.NoError(b, err)

@@ -11,7 +11,8 @@ import (
 )
 
 // errNoCredentials is the failure of every request where there are no credentials.
-var errNoCredentials = errors.New("there are no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE for a profile in ~/.aws/credentials")
+var errNoCredentials = errors.New("there are no credentials: " +
+	"set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE for a profile in ~/.aws/credentials")
 
 // roleTime bounds the question to the machine for its role's credentials.
 const roleTime = 5 * time.Second

@@ -55,7 +55,8 @@ func (o *object) readEnd() error {
 		return err
 	}
 	if at+int64(len(data)) != size {
-		return o.bucket.explain("read", o.name, fmt.Errorf("the last %d bytes of %d were asked for, and the answer has those from %d", endBytes, size, at))
+		err := fmt.Errorf("the last %d bytes of %d were asked for, and the answer has those from %d", endBytes, size, at)
+		return o.bucket.explain("read", o.name, err)
 	}
 	o.end, o.size, o.etag = part{at, data}, size, etag
 	return nil
@@ -110,7 +111,8 @@ func (o *object) ReadAt(p []byte, at int64) (int, error) {
 			return 0, err
 		}
 		if from != at || int64(len(data)) != want {
-			return 0, o.bucket.explain("read", o.name, fmt.Errorf("%d bytes from %d were asked for, and the answer has %d from %d", want, at, len(data), from))
+			err := fmt.Errorf("%d bytes from %d were asked for, and the answer has %d from %d", want, at, len(data), from)
+			return 0, o.bucket.explain("read", o.name, err)
 		}
 		o.ahead = part{at, data}
 		found = data[:n]
