@@ -31,13 +31,14 @@ var listeners = map[string]string{
 
 // clients says, for each file that makes an HTTP client, what becomes of its secrets where a server redirects it.
 var clients = map[string]string{
-	"consumers/servers/remote.go":    "no redirect is followed",
-	"internal/cli/scale_engines.go":  "has no secret; asks the address it was given",
-	"internal/cli/status.go":         "has no secret",
-	"internal/lab/load/broker.go":    "has no secret; asks its own broker",
-	"internal/tracing/tracer.go":     "onlyTo",
-	"producers/remote/client.go":     "CheckRedirect",
-	"producers/tools/mcp/connect.go": "CheckRedirect of producers/remote, and the token for one host",
+	"consumers/servers/remote.go":                    "no redirect is followed",
+	"internal/cli/scale_engines.go":                  "has no secret; asks the address it was given",
+	"internal/cli/status.go":                         "has no secret",
+	"internal/lab/load/broker.go":                    "has no secret; asks its own broker",
+	"internal/tracing/tracer.go":                     "onlyTo",
+	"producers/remote/client.go":                     "CheckRedirect",
+	"trainer/archive/messages/bucket/credentials.go": "no redirect is followed; MinIO's client follows none",
+	"producers/tools/mcp/connect.go":                 "CheckRedirect of producers/remote, and the token for one host",
 }
 
 // Every listener and every HTTP client of the tree has a row that says what protects it: a new one is thought of before it is there.

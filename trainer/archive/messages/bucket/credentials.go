@@ -27,7 +27,9 @@ type providers struct {
 func newCredentials() *credentials.Credentials {
 	all := []credentials.Provider{&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}}
 	if !strings.EqualFold(os.Getenv("AWS_EC2_METADATA_DISABLED"), "true") {
-		all = append(all, &credentials.IAM{Client: &http.Client{Timeout: roleTime}})
+		all = append(all, &credentials.IAM{Client: &http.Client{
+			Timeout: roleTime, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		}})
 	}
 	return credentials.New(&providers{all: all})
 }
