@@ -84,6 +84,6 @@ func (t *trainerRole) openArchive(collectors *trainer.Metrics) (messages.Store, 
 	if err != nil {
 		return nil, fmt.Errorf("trainer.archive.messages.dir: %w", err)
 	}
-	t.atClose(func() { _ = spool.Close() }) // it logs what is left
+	t.atClose(func() { _ = spool.Close() }) // it logs the rest
 	return spool, nil
 }

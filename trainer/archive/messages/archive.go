@@ -208,7 +208,7 @@ func (a *Archive) joinNewest() (joined bool, err error) {
 
 // holder is a Store that moves segments elsewhere after a while, from where they are not worth joining.
 type holder interface {
-	// Hold keeps segments where they are until release is called; here is false where one of them has left, or is on its way.
+	// Hold keeps segments where they are until release is called; here is false where a segment has left, or is on its way.
 	Hold(names ...string) (release func(), here bool)
 }
 

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// sendSegments sends the segments that wait, one after the other, and removes segments from the remote store, until the Spool is closed.
+// sendSegments sends the segments that wait, in order, and removes segments from the remote store, until the Spool is closed.
 func (s *Spool) sendSegments() {
 	defer close(s.ended)
 	pause := s.pause.first
@@ -51,7 +51,7 @@ func (s *Spool) awaitChange(changed <-chan struct{}, after time.Duration) {
 	}
 }
 
-// nextWork returns the next call of the remote store; nil where none is due, with the time until one is. done is whether the Spool is
+// nextWork returns the next call of the remote store; nil where none is due, with the time until a call is. done is whether the Spool is
 // closed.
 func (s *Spool) nextWork() (work func() error, due time.Duration, changed <-chan struct{}, done bool) {
 	s.mu.Lock()

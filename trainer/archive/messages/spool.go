@@ -26,7 +26,7 @@ type SpoolConfig struct {
 	Delay time.Duration
 	// Wait has AwaitRoom wait; else Put fails where there is no room.
 	Wait bool
-	// Waiting is called with the size of the segments that wait, Sent with the outcome of each try to send one. Both may be nil, and are
+	// Waiting is called with the size of the segments that wait, Sent with the outcome of each try to send a segment. Both may be nil, and are
 	// called by several goroutines.
 	Waiting func(bytes int64)
 	Sent    func(error)
@@ -37,14 +37,14 @@ const (
 	sentEnding = ".sent"
 	// wholeSegment is the size from which on a segment does not wait to be joined.
 	wholeSegment = segmentBytes / 2
-	// leaveAfter is how long Close tries to send what waits.
+	// leaveAfter is how long Close tries to send the rest.
 	leaveAfter = 30 * time.Second
 )
 
 // Spool is a Store that keeps a segment in a folder until a remote store has it. Put returns when the folder has the segment, synced: a
 // remote store that is slow or away delays no caller until the spool is full. A segment leaves the folder after the remote store has
-// confirmed it, and leaves a file behind which says so: a remote store that lists late is not believed to lack the segment, and one that
-// has lost it is found out.
+// confirmed it, and leaves a file behind which says so: a remote store that lists late is not believed to lack the segment, and a store
+// that has lost it is found out.
 type Spool struct {
 	Spooled
 	remote Store
@@ -86,7 +86,7 @@ type pauses struct{ first, longest time.Duration }
 type Prober interface{ Probe() error }
 
 // OpenSpool goes on with the segments in a folder and a remote store. Where the remote store does not answer, the files in the folder say
-// what it has; where there are none the error is that of the remote store. Close the Spool: it closes the remote store too.
+// which segments it has; without such files the error of the remote store is returned. Close the Spool: it closes the remote store too.
 func OpenSpool(folder Folder, remote Store, cfg SpoolConfig, log *slog.Logger) (*Spool, error) {
 	return openSpool(folder, remote, cfg, log, pauses{time.Second, time.Minute})
 }
@@ -290,7 +290,7 @@ func (s *Spool) AwaitRoom(ctx context.Context, size int64) error {
 	return nil
 }
 
-// Hold keeps segments in the folder until release is called; here is false where one of them has left it, or is on its way.
+// Hold keeps segments in the folder until release is called; here is false where a segment has left it, or is on its way.
 func (s *Spool) Hold(names ...string) (release func(), here bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -342,10 +342,10 @@ func (s *Spool) Remove(name string) error {
 	return err
 }
 
-// Sweep removes what a Put that was cut off has left.
+// Sweep removes the rest of a Put that was cut off.
 func (s *Spool) Sweep() error { return s.Folder.Sweep() }
 
-// Close sends what waits, for a while, and stops. What is left is sent when the folder is opened again.
+// Close sends the segments that wait, for a while, and stops. The rest is sent when the folder is opened again.
 func (s *Spool) Close() error {
 	s.mu.Lock()
 	s.leaving = true

@@ -159,7 +159,7 @@ func (b *Bucket) Put(name string, data []byte) error {
 	if strings.EqualFold(strings.Trim(info.ETag, `"`), hex.EncodeToString(hash[:])) {
 		return nil
 	}
-	// With encryption by a key of one's own an ETag is no hash, and an error in an answer of 200 has none.
+	// With encryption by a customer's key an ETag is no hash, and an error in an answer of 200 has none.
 	return b.compareStored(name, data)
 }
 
@@ -236,7 +236,7 @@ func (b *Bucket) getRange(name, etag string, from, to, bytes int64) (data []byte
 		}
 		return nil, 0, 0, "", b.explain("read", name, err)
 	}
-	defer func() { _ = body.Close() }()  // what was read counts
+	defer func() { _ = body.Close() }()  // the bytes that were read count
 	if etag != "" && info.ETag != etag { // not every store heeds a condition
 		return nil, 0, 0, "", b.explain("read", name, fmt.Errorf("it was written again: %w", fs.ErrNotExist))
 	}

@@ -23,7 +23,7 @@ type providers struct {
 	chosen credentials.Provider
 }
 
-// newCredentials are those of the environment, of the file of profiles, or of the machine's role.
+// newCredentials are the credentials of the environment, of the file of profiles, or of the machine's role.
 func newCredentials() *credentials.Credentials {
 	all := []credentials.Provider{&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}}
 	if !strings.EqualFold(os.Getenv("AWS_EC2_METADATA_DISABLED"), "true") {

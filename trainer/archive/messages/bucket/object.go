@@ -82,7 +82,7 @@ func (o *object) readWhole() error {
 // Size is the object's.
 func (o *object) Size() int64 { return o.size }
 
-// ReadAt reads a range: what was read already, else one request.
+// ReadAt reads a range: from the bytes that were read already, else by a request.
 func (o *object) ReadAt(p []byte, at int64) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 	"github.com/weir-rl/weir/trainer/archive/messages"
 )
 
-// Run runs the contract. open opens one store again and again: what was stored before is there.
+// Run runs the contract. open opens the same store again and again.
 func Run(t *testing.T, open func(*testing.T) func() messages.Store) {
 	t.Helper()
 	for name, test := range map[string]func(*testing.T, func() messages.Store){
