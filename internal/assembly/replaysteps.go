@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -47,6 +48,8 @@ type stepReplayer struct {
 	// store is the folder of the checkpoints, written the configuration that the run has left, "" for none, scratch a folder for files.
 	store, written, scratch string
 	plan                    *relearn.Plan
+	// told is set once a step was given to Each.
+	told bool
 }
 
 // ReplaySteps does what r says. Errors of r.Each end it.
@@ -55,16 +58,32 @@ func (s *Run) ReplaySteps(ctx context.Context, r StepReplay) (err error) {
 	if r.Unpacked != "" {
 		at.store, at.written = relearn.StoreIn(r.Unpacked), filepath.Join(r.Unpacked, ConfigFile)
 	}
-	if at.plan, err = relearn.Find(at.store, r.Step, r.Until); err != nil {
-		return err
-	}
 	if at.scratch, err = os.MkdirTemp("", "weir-replay-"); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(at.scratch)) }()
-	r.Found(at.plan)
-	_, err = at.learnAll(ctx)
+	for range mostPlans {
+		if at.plan, err = relearn.Find(at.store, r.Step, r.Until); err != nil {
+			return err
+		}
+		r.Found(at.plan)
+		if _, err = at.learnAll(ctx); !at.lostBase(err) {
+			return err
+		}
+	}
 	return err
+}
+
+// mostPlans bounds the plans of a replay beside a trainer, which may remove the checkpoint that a plan begins at before it is read.
+const mostPlans = 3
+
+// lostBase reports whether an error is that the trainer removed the plan's checkpoint before anything was learnt from it.
+func (r *stepReplayer) lostBase(err error) bool {
+	if !errors.Is(err, fs.ErrNotExist) || r.told {
+		return false
+	}
+	_, gone := os.Stat(r.plan.From.Dir)
+	return errors.Is(gone, fs.ErrNotExist)
 }
 
 // writtenConfig is the configuration that a run has left in its folder; "" for none.
@@ -230,6 +249,7 @@ func (r *stepReplayer) learnRange(
 		if err != nil {
 			return nil, err
 		}
+		r.told = true
 		if err := r.Each(outcome, whatIf); err != nil {
 			return nil, err
 		}

@@ -10,7 +10,33 @@ import (
 
 	"github.com/weir-rl/weir/internal/builtin"
 	"github.com/weir-rl/weir/internal/config"
+	"github.com/weir-rl/weir/trainer/checkpoint"
+	"github.com/weir-rl/weir/trainer/relearn"
 )
+
+// Finding 8 of the eighth reader: a replay beside the trainer failed where the trainer removed the checkpoint that it had chosen.
+func TestAReplayChoosesAnotherCheckpointWhereItsOwnWasRemoved(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	gone, there := filepath.Join(dir, "step_000012"), filepath.Join(dir, "step_000013")
+	require.NoError(t, os.Mkdir(there, 0o755))
+	_, lacks := os.ReadFile(filepath.Join(gone, "config.json"))
+	for name, c := range map[string]struct {
+		base string
+		told bool
+		err  error
+		want bool
+	}{
+		"the checkpoint is gone":         {gone, false, lacks, true},
+		"a step was told":                {gone, true, lacks, false},
+		"a file of a checkpoint is gone": {there, false, lacks, false},
+		"another error":                  {gone, false, os.ErrPermission, false},
+		"no error, and it was removed":   {gone, false, nil, false},
+	} {
+		r := &stepReplayer{plan: &relearn.Plan{From: &checkpoint.Checkpoint{Dir: c.base}}, told: c.told}
+		require.Equal(t, c.want, r.lostBase(c.err), name)
+	}
+}
 
 // Steps are learnt again under the settings that they were trained with, whatever the sources of now say: rules of the loss are a list, and
 // an algorithm has keys of its own. A list of then was left as it is now, and the steps came out otherwise.
