@@ -41,7 +41,7 @@ func TestARunWhoseBrokerIsGoneIsNotUp(t *testing.T) {
 	require.Nil(t, seen)
 	require.Less(t, time.Since(began), brokerPatience)
 
-	b = streamtest.StartIn(t, config)
+	streamtest.StartIn(t, config)
 	require.Eventually(t, func() bool { return conn.NATS().IsConnected() }, 30*time.Second, time.Millisecond)
 	f.link.failed = time.Time{} // it is tried again after a while
 	status, _, up = f.Status(t.Context(), time.Now())
