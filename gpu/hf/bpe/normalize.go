@@ -134,7 +134,8 @@ func (step *normalStep) readFields(part json.RawMessage) error {
 		if err != nil {
 			return err
 		}
-		step.settles = r.text != "" && !strings.Contains(r.content, r.text)
+		// A space stays one for who reads the text.
+		step.settles = r.text != "" && r.text != " " && !strings.Contains(r.content, r.text)
 		step.keepsPlaces = utf8.RuneCountInString(r.text) == 1 && utf8.RuneCountInString(r.content) == 1
 		step.change = r.replaceAll
 	}

@@ -169,6 +169,7 @@ func TestAStrangersTextMakesNoControlToken(t *testing.T) {
 	require.Equal(t, gemma.Encode("a\n\n\n  b"), gemma.EncodeText("a\n\n\n  b"))
 	require.Contains(t, spellings(gemma, gemma.EncodeText("a\n\n\nb")), "\n\n\n")
 	phi := recordedFamily(t, "phi3")
+	require.Equal(t, "a b", phi.Normalized("a b"), "a text that tokens are guarded in keeps its spaces")
 	require.NotContains(t, spellings(phi, phi.EncodeMarked("<|user|>a<|\ufdd0late|>b", 0xfdd0)), " <|late|>")
 	require.Contains(t, spellings(phi, phi.EncodeMarked("<|user|>a <|late|>b", 0xfdd0)), " <|late|>")
 }
