@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/weir-rl/weir/internal/fault"
 	"github.com/weir-rl/weir/internal/lab/episodes"
@@ -20,8 +21,8 @@ func (l *lab) episodesCommand() *cobra.Command {
 	c := episodes.Default()
 	cmd := &cobra.Command{
 		Use: "episodes", Short: "Kill producers amid episodes; compare with the same tickets", Args: cobra.NoArgs,
-		Long: `Episodes plays tickets twice, left alone and with producers that are killed in turn in the middle of their episodes. Tools take
-a log-normal or a bimodal time; the seed fixes tokens and times. It compares what is trained on: lengths and durations by the
+		Long: `Episodes plays tickets twice at the same time: left alone, and with producers that are killed in turn in the middle of their
+episodes. Tools take a log-normal or a bimodal time; the seed fixes tokens and times. It compares what is trained on: lengths and durations by the
 Kolmogorov-Smirnov test, tokens that were sampled again, calls that were made twice, and the time that was lost. The exit status
 says whether the journal's promises held; with --journal off they are meant to fail.`,
 		Example: "  weir-lab chaos episodes\n  weir-lab chaos episodes --journal off --tools bimodal",
@@ -63,12 +64,18 @@ says whether the journal's promises held; with --journal off they are meant to f
 		}
 		calm := c
 		calm.Kill = 0
-		alone, err := play("alone", calm)
-		if err != nil {
+		// Both at once: whatever else the machine does, it does to both.
+		var alone, killed *episodes.Played
+		var both errgroup.Group
+		both.Go(func() (err error) {
+			alone, err = play("alone", calm)
 			return err
-		}
-		killed, err := play("killed", c)
-		if err != nil {
+		})
+		both.Go(func() (err error) {
+			killed, err = play("killed", c)
+			return err
+		})
+		if err := both.Wait(); err != nil {
 			return err
 		}
 		report := episodes.Compare(c, alone, killed)

@@ -22,7 +22,7 @@ type Report struct {
 	// tokens, and seconds, from those of the episodes left alone.
 	LengthP   float64 `json:"length_p"`
 	DurationP float64 `json:"duration_p"`
-	// Other counts trajectories that are not the undisturbed one of their ticket.
+	// Other counts trajectories that are not the undisturbed one of their ticket, where both came.
 	Other int `json:"other"`
 	// AgainShare is the share of sampled tokens that had been sampled before, Effective the share of the wall-clock that was not lost,
 	// LostSeconds the wall-clock lost for each kill.
@@ -45,7 +45,7 @@ func Compare(c Config, alone, killed *Played) *Report {
 	r.LengthP = bias.Compare(killed.sampleOf(length), alone.sampleOf(length)).P
 	r.DurationP = bias.Compare(killed.sampleOf(duration), alone.sampleOf(duration)).P
 	for id, t := range killed.trajectories {
-		if want := alone.trajectories[id]; want == nil || !reflect.DeepEqual(plainTrajectory(want), plainTrajectory(t)) {
+		if want := alone.trajectories[id]; want != nil && !reflect.DeepEqual(plainTrajectory(want), plainTrajectory(t)) {
 			r.Other++
 		}
 	}
