@@ -21,10 +21,10 @@ func (l *lab) episodesCommand() *cobra.Command {
 	c := episodes.Default()
 	cmd := &cobra.Command{
 		Use: "episodes", Short: "Kill producers amid episodes; compare with the same tickets", Args: cobra.NoArgs,
-		Long: `Episodes plays tickets twice at the same time: left alone, and with producers that are killed in turn in the middle of their
-episodes. Tools take a log-normal or a bimodal time; the seed fixes tokens and times. It compares what is trained on: lengths and durations by the
-Kolmogorov-Smirnov test, tokens that were sampled again, calls that were made twice, and the time that was lost. The exit status
-says whether the journal's promises held; with --journal off they are meant to fail.`,
+		Long: `Episodes plays tickets twice at the same time: left alone, and with producers that are killed in turn in the middle of
+their episodes. Tools take a log-normal or a bimodal time; the seed fixes tokens and times. It compares what is trained on:
+lengths and durations by the Kolmogorov-Smirnov test, tokens that were sampled again, calls that were made twice, and the time
+that was lost. The exit status says whether the journal's promises held; with --journal off they are meant to fail.`,
 		Example: "  weir-lab chaos episodes\n  weir-lab chaos episodes --journal off --tools bimodal",
 	}
 	flags := cmd.Flags()
