@@ -293,7 +293,7 @@ func TestOverJetStreamGroupsBranch(t *testing.T) {
 		records, err := checkpoint.ReadRecords(cfg.Checkpoint.Dir)
 		require.NoError(t, err)
 		require.Len(t, records, int(cfg.Steps)+1)
-		require.NoError(t, auditing.Check(records, cfg.Eta, nil).Err())
+		require.NoError(t, auditing.Check(records, auditing.Bounds{Eta: cfg.Eta, Reuse: cfg.Reuse}, nil).Err())
 		b, err := checkpoint.ReadBatch(cfg.Checkpoint.Dir, &records[len(records)-1])
 		require.NoError(t, err)
 		require.True(t, slices.ContainsFunc(b, func(d schemas.Delivery) bool { return d.Trajectory.Forked != nil }))

@@ -68,6 +68,6 @@ func TestWhatACheckpointCarriedIsAccountedForWhenItsStreamIsLost(t *testing.T) {
 	}
 	require.NotEmpty(t, seen)
 	witness := &auditing.Witness{Seen: seen, Created: w.created, Gone: []auditing.Gone{{Created: was, Life: 1, From: 1 << 20}}}
-	report := auditing.Check(records, cfg.Eta, witness)
+	report := auditing.Check(records, auditing.Bounds{Eta: cfg.Eta, Reuse: cfg.Reuse}, witness)
 	require.NoError(t, report.Err(), "%+v", report)
 }

@@ -35,6 +35,13 @@ type Config struct {
 	// MaxAttempts bounds how often a prompt is issued; after that another prompt takes its place. 0 is no bound.
 	MaxAttempts int `koanf:"max_attempts" default:"10" min:"0"`
 
+	// Reuse is how many steps in a row train on each batch, as PPO's epochs do, but each step is a version of its own: the log-probabilities of
+	// its start are computed anew, ratios are against those that were sampled, and inference goes on to it. With Reuse k a run needs about a
+	// k-th of the rollouts. A group is used again only while none of its trajectories is more than Eta versions old: Eta must be at least
+	// Reuse-1, and work is issued Reuse-1 versions less ahead. Trajectories that are trained on again are further from the policy: keep a loss
+	// that corrects for it, such as decoupled_ppo.
+	Reuse int `koanf:"reuse" default:"1" above:"0" max:"32"`
+
 	// Branch has some samples of a group begin with turns of others.
 	Branch branch.Config `koanf:"branch"`
 
@@ -144,6 +151,7 @@ func (c Config) Validate() error {
 		check.That(c.Selection.Accumulate.Rows <= c.maxStepRows(), "selection.accumulate.rows",
 			"%d: batch_groups (%d), selection.accumulate.max_rounds (%d), group_size (%d) and limits.max_segments (%d) allow a step %d rows: lower it, or raise max_rounds",
 			c.Selection.Accumulate.Rows, c.BatchGroups, c.Selection.Accumulate.MaxRounds, c.GroupSize, c.Limits.MaxSegments, c.maxStepRows()),
+		c.checkReuse(),
 		check.That(c.Branch.Trunks <= 0 || c.Branch.Trunks < c.GroupSize, "branch.trunks",
 			"%d: must be below group_size (%d), or 0: the other samples are forks", c.Branch.Trunks, c.GroupSize),
 		check.That(depth, "depth", "%d: must be -1, or between 0 and eta (%d)", c.Depth, c.Eta),
@@ -152,6 +160,22 @@ func (c Config) Validate() error {
 			"%d: counts batches of groups: set selection.accumulate.rows to 0", c.Hold),
 		check.That(!c.waitsForEpisodes() || c.Selection.Accumulate.Rows == 0, "staleness",
 			"%s: counts batches of groups: set selection.accumulate.rows to 0", c.Staleness),
+	)
+}
+
+// checkReuse reports settings that are at odds with training on a batch more than once.
+func (c Config) checkReuse() error {
+	if c.Reuse <= 1 {
+		return nil
+	}
+	return check.All(
+		check.That(c.Eta >= c.Reuse-1, "reuse", "%d: the last use of a batch is %d versions after its first: must not exceed eta (%d) plus 1",
+			c.Reuse, c.Reuse-1, c.Eta),
+		check.That(c.Checkpoint.Batches != 0, "reuse", "%d: a batch that is used again must outlive a restart: checkpoint.batches must not be 0", c.Reuse),
+		check.That(c.Hold == 0, "reuse", "%d: hold (%d) counts a fresh batch at each version: set either", c.Reuse, c.Hold),
+		check.That(!c.waitsForEpisodes(), "reuse", "%d: staleness %s counts a fresh batch at each version: set it to refuse", c.Reuse, c.Staleness),
+		check.That(c.Selection.Accumulate.Rows == 0, "reuse",
+			"%d: selection.accumulate.rows (%d) counts a fresh batch at each version: set it to 0", c.Reuse, c.Selection.Accumulate.Rows),
 	)
 }
 
@@ -182,7 +206,7 @@ func (c Config) holdAtStep(step int64) int { return int(max(0, min(int64(c.Hold)
 
 // admissionLimits returns the limits of the admission controller.
 func (c Config) admissionLimits(eta, depth int) admission.Limits {
-	l := admission.Limits{Batch: c.BatchGroups, Eta: eta, Depth: depth}
+	l := admission.Limits{Batch: c.BatchGroups, Eta: eta, Depth: depth, Reuse: c.Reuse}
 	l.Concurrency = c.MaxConcurrentGroups
 	if l.Concurrency == 0 {
 		l.Concurrency = (l.Pace() + 1) * c.BatchGroups

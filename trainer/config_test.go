@@ -113,6 +113,19 @@ func TestEachFaultIsToldOnceUnderItsOwnKey(t *testing.T) {
 		{func(c *Config) { c.Eta = -1 }, []string{"eta: -1: must not be negative"}},
 		{func(c *Config) { c.Depth = 9 }, []string{"depth: 9: must be -1, or between 0 and eta (4)"}},
 		{func(c *Config) { c.Hold = 5 }, []string{"hold: 5: must be between 0 and the depth (4)"}},
+		{func(c *Config) { c.Reuse = 6 }, []string{"reuse: 6: the last use of a batch is 5 versions after its first: must not exceed eta (4) plus 1"}},
+		{
+			func(c *Config) { c.Reuse, c.Hold, c.Checkpoint.Batches, c.Staleness = 2, 1, 0, "wait" },
+			[]string{
+				"reuse: 2: a batch that is used again must outlive a restart: checkpoint.batches must not be 0",
+				"reuse: 2: hold (1) counts a fresh batch at each version: set either",
+				"reuse: 2: staleness wait counts a fresh batch at each version: set it to refuse",
+			},
+		},
+		{
+			func(c *Config) { c.Reuse, c.Selection.Accumulate.Rows = 2, 64 },
+			[]string{"reuse: 2: selection.accumulate.rows (64) counts a fresh batch at each version: set it to 0"},
+		},
 		{func(c *Config) { c.Selection.Resample.By = selection.ResampleCorrect }, []string{"selection.resample.take: 0: must be positive"}},
 		{
 			func(c *Config) { c.Selection.Resample.By, c.Selection.Resample.Take = selection.ResampleCorrect, 99 },

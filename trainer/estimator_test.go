@@ -38,7 +38,7 @@ func TestTheAdvantageCanBeChangedBetweenStarts(t *testing.T) {
 	}
 	records, err := checkpoint.ReadRecords(cfg.Checkpoint.Dir)
 	require.NoError(t, err)
-	require.NoError(t, auditing.Check(records, cfg.Eta, nil).Err())
+	require.NoError(t, auditing.Check(records, auditing.Bounds{Eta: cfg.Eta, Reuse: cfg.Reuse}, nil).Err())
 }
 
 func TestABaselineCountsInNoMeanButItsOwn(t *testing.T) {

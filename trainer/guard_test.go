@@ -85,7 +85,7 @@ func TestASuspendedTrainerFindsItsRunTakenOver(t *testing.T) {
 			require.Equal(t, held, now)
 			records, err := checkpoint.ReadRecords(other.Checkpoint.Dir)
 			require.NoError(t, err)
-			require.NoError(t, auditing.Check(records, cfg.Eta, nil).Err())
+			require.NoError(t, auditing.Check(records, auditing.Bounds{Eta: cfg.Eta, Reuse: cfg.Reuse}, nil).Err())
 		})
 	}
 }

@@ -58,6 +58,11 @@ func newIntake(cfg Config, deps Deps, store *checkpoint.Store, saveAnew func(con
 // Used reports and archives the trajectories of the batch that a step trained on, with the step's numbers of each token. batched is when the
 // batch was complete.
 func (i *intake) Used(b *batch.Batch, tokens *learner.Tokens, batched time.Time, step int64) {
+	if b.Uses() > 1 {
+		// Its trajectories ended with their first use. Their sequences may be other messages' since.
+		i.archive.Step(step, b, tokens, func(uint64) archive.Origin { return archive.Origin{} }, i.deps.Now())
+		return
+	}
 	i.deps.reportTrained(b, i.account.lookUpOrigin, batched, step)
 	i.archive.Step(step, b, tokens, i.account.lookUpOrigin, i.deps.Now())
 	i.endings.addBatch(b)
@@ -278,14 +283,18 @@ func (i *intake) countFeedRefusals() {
 }
 
 // Commit ends the batch in hand, which has been trained on, and goes on to the new version: groups in hand may be too stale for it. before
-// are the bounds that the step was begun with, now the bounds from here on.
-func (i *intake) Commit(ctx context.Context, b *batch.Batch, version int64, before, now inForce) error {
-	committed := i.assembler.Commit()
-	for _, g := range b.Groups {
-		delete(i.issuer.open, g.ID())
+// are the bounds that the step was begun with, now the bounds from here on. again is how many further steps train on the batch.
+func (i *intake) Commit(ctx context.Context, b *batch.Batch, version int64, before, now inForce, again int) error {
+	committed, fresh := batch.Effects{}, 0
+	if b.Uses() == 1 { // else it has ended
+		committed, fresh = i.assembler.Commit(), len(b.Groups)
+		for _, g := range b.Groups {
+			delete(i.issuer.open, g.ID())
+		}
 	}
 	// A short batch uses up the version's whole share, or the next would be issued work that goes stale.
-	i.issuer.consumeShare(len(b.Groups))
+	i.issuer.consumeShare(fresh)
+	i.issuer.admission.SetAgain(again)
 	i.issuer.admission.SetLimits(i.cfg.admissionLimits(now.eta, now.depth))
 	i.issuer.admission.SetVersion(version)
 	if now.eta != before.eta {

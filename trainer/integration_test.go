@@ -142,7 +142,7 @@ func TestOverJetStream(t *testing.T) {
 				records, err := checkpoint.ReadRecords(cfg.Checkpoint.Dir)
 				require.NoError(t, err)
 				require.Len(t, records, int(cfg.Steps)+1)
-				require.NoError(t, auditing.Check(records, cfg.Eta, nil).Err())
+				require.NoError(t, auditing.Check(records, auditing.Bounds{Eta: cfg.Eta, Reuse: cfg.Reuse}, nil).Err())
 				m, err := run.LatestManifest(t.Context())
 				require.NoError(t, err)
 				require.Equal(t, cfg.Steps, m.Version)
@@ -193,7 +193,7 @@ func TestANewBrokerWithoutTheOldStreamIsGoneOnWith(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, records, 7)
 	require.NotEqual(t, records[3].Created, records[4].Created)
-	require.NoError(t, auditing.Check(records, cfg.Eta, nil).Err())
+	require.NoError(t, auditing.Check(records, auditing.Bounds{Eta: cfg.Eta, Reuse: cfg.Reuse}, nil).Err())
 	var lost []string
 	issued := slices.Clone(records[6].Open)
 	for _, r := range records {
@@ -243,7 +243,7 @@ func TestAStreamFullOfJunkIsRelieved(t *testing.T) {
 	records, err := checkpoint.ReadRecords(cfg.Checkpoint.Dir)
 	require.NoError(t, err)
 	require.Len(t, records, int(cfg.Steps)+1)
-	require.NoError(t, auditing.Check(records, cfg.Eta, nil).Err())
+	require.NoError(t, auditing.Check(records, auditing.Bounds{Eta: cfg.Eta, Reuse: cfg.Reuse}, nil).Err())
 }
 
 // Defect P7: what waits for its group stays pending, and the broker sends no more than so much of that.
@@ -282,7 +282,7 @@ func TestMessagesOfOpenAndFutureGroupsDoNotStopTheFeed(t *testing.T) {
 			require.ErrorIs(t, group.Wait(), context.Canceled)
 			records, err := checkpoint.ReadRecords(cfg.Checkpoint.Dir)
 			require.NoError(t, err)
-			require.NoError(t, auditing.Check(records, cfg.Eta, nil).Err())
+			require.NoError(t, auditing.Check(records, auditing.Bounds{Eta: cfg.Eta, Reuse: cfg.Reuse}, nil).Err())
 		})
 	}
 }

@@ -105,9 +105,7 @@ func (i *issuer) consumeShare(groups int) {
 
 // openCapacity returns how many groups may be opened: the admission controller's capacity, but no more than the run has steps left for.
 func (i *issuer) openCapacity() int {
-	s := i.admission.State()
-	left := i.cfg.Steps*int64(i.cfg.BatchGroups) - int64(s.Accepted+s.Running)
-	return int(min(int64(i.admission.Capacity()), left))
+	return min(i.admission.Capacity(), i.admission.CapacityUntil(i.cfg.Steps))
 }
 
 // newTicket returns the first ticket of a group.

@@ -36,7 +36,7 @@ func TestFullTicketsAndFullTrajectoriesDoNotHoldEachOther(t *testing.T) {
 	records, err := checkpoint.ReadRecords(cfg.Checkpoint.Dir)
 	require.NoError(t, err)
 	require.Len(t, records, int(cfg.Steps)+1)
-	require.NoError(t, auditing.Check(records, cfg.Eta, nil).Err())
+	require.NoError(t, auditing.Check(records, auditing.Bounds{Eta: cfg.Eta, Reuse: cfg.Reuse}, nil).Err())
 }
 
 // Defect P5: a drain stops the producers, so that no ticket is ever done and the trainer waited for one for ever.

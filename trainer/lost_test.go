@@ -185,7 +185,7 @@ func TestOverJetStreamLostSamplesAreGivenUp(t *testing.T) {
 			records, err := checkpoint.ReadRecords(cfg.Checkpoint.Dir)
 			require.NoError(t, err)
 			require.Len(t, records, int(cfg.Steps)+1)
-			require.NoError(t, auditing.Check(records, cfg.Eta, nil).Err())
+			require.NoError(t, auditing.Check(records, auditing.Bounds{Eta: cfg.Eta, Reuse: cfg.Reuse}, nil).Err())
 			incomplete := 0
 			for _, r := range records {
 				for _, d := range r.Dropped {

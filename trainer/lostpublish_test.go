@@ -83,6 +83,6 @@ func TestATrainerGoesOnWhereTheStoreIsLostWhileAShardIsPut(t *testing.T) {
 	records, err := checkpoint.ReadRecords(cfg.Checkpoint.Dir)
 	require.NoError(t, err)
 	require.Len(t, records, int(cfg.Steps)+1)
-	require.NoError(t, auditing.Check(records, cfg.Eta, nil).Err())
+	require.NoError(t, auditing.Check(records, auditing.Bounds{Eta: cfg.Eta, Reuse: cfg.Reuse}, nil).Err())
 	require.NotEqual(t, records[3].Created, records[5].Created, "the streams are new ones")
 }

@@ -13,7 +13,7 @@ import (
 
 // Open goes on from a checkpoint: it opens the feed where the checkpoint left off, and gives the assembler and the issuer
 // their state and the messages that the checkpoint carries.
-func (i *intake) Open(ctx context.Context, c *checkpoint.Checkpoint, known *poisoned, now inForce, set limits) error {
+func (i *intake) Open(ctx context.Context, c *checkpoint.Checkpoint, known *poisoned, now inForce, set limits, again int) error {
 	lost, gone, err := i.openFeed(ctx, c, known, i.cfg.maxPending(now.eta))
 	if err != nil {
 		return err
@@ -37,6 +37,7 @@ func (i *intake) Open(ctx context.Context, c *checkpoint.Checkpoint, known *pois
 	i.issuer = restoreIssuer(i.cfg, s.Run, i.deps.Prompts, i.deps.Engine.Config().VocabSize, s, i.assembler)
 	i.issuer.limits = set
 	i.issuer.admission.SetLimits(i.cfg.admissionLimits(now.eta, now.depth))
+	i.issuer.admission.SetAgain(again)
 	i.issuer.dropped, i.issuer.rejected = lost, gone
 	i.refusals[schemas.ReasonLost] += int64(len(gone))
 	i.issuer.reissueOpen(c)

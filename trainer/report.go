@@ -81,7 +81,7 @@ func (r *report) measureBatch(b *batch.Batch) {
 			g.baselines.addValue(group.Baseline.Return)
 		}
 		for _, m := range group.Members {
-			r.gatherMember(&g, b.Version, m)
+			r.gatherMember(&g, b.Version, m, b.Uses() == 1)
 		}
 	}
 	r.stats.values = g.batchMetrics(len(b.Groups))
@@ -95,8 +95,8 @@ func (r *report) measureBatch(b *batch.Batch) {
 	r.totals.Idle += r.stats.wait
 }
 
-// gatherMember adds one member of a batch.
-func (r *report) gatherMember(g *batchSums, version int64, m batch.Member) {
+// gatherMember adds one member of a batch; first is set where no step has trained on it before.
+func (r *report) gatherMember(g *batchSums, version int64, m batch.Member, first bool) {
 	t := m.Trajectory
 	g.rewards.addValue(m.Return)
 	for _, name := range slices.Sorted(maps.Keys(t.Rewards)) {
@@ -125,9 +125,11 @@ func (r *report) gatherMember(g *batchSums, version int64, m batch.Member) {
 	g.inFlight.addValue(float64(flight))
 	g.inQueue.addValue(float64(queue))
 	g.stalest = max(g.stalest, float64(flight+queue))
-	r.totals.Trajectories++
-	r.totals.Tokens += int64(t.Tokens())
-	r.totals.ActionTokens += int64(t.ActionTokens())
+	if first {
+		r.totals.Trajectories++
+		r.totals.Tokens += int64(t.Tokens())
+		r.totals.ActionTokens += int64(t.ActionTokens())
+	}
 }
 
 // batchSums are sums over a batch.

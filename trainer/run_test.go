@@ -81,7 +81,7 @@ func audit(t *testing.T, cfg Config, w *world) []checkpoint.Record {
 	records, err := checkpoint.ReadRecords(cfg.Checkpoint.Dir)
 	require.NoError(t, err)
 	require.Len(t, records, int(cfg.Steps)+1)
-	used := map[string]int64{}
+	used := map[string][]int64{}
 	for i, r := range records {
 		require.EqualValues(t, i, r.Step)
 		for _, x := range r.Rejected {
@@ -98,22 +98,23 @@ func audit(t *testing.T, cfg Config, w *world) []checkpoint.Record {
 		for _, d := range again {
 			require.Equal(t, w.messages[d.Sequence-1].Trajectory.Segments, d.Trajectory.Segments, "the batch as it was")
 		}
-		if cfg.MaxDroppedGroups == 0 && cfg.Selection.Accumulate.Rows == 0 {
+		if cfg.MaxDroppedGroups == 0 && cfg.Selection.Accumulate.Rows == 0 && r.Use <= 1 {
 			require.Len(t, r.Groups, cfg.BatchGroups)
 		}
 		for _, g := range r.Groups {
 			require.GreaterOrEqual(t, len(g.Members), cfg.MinGroup)
 			require.Equal(t, cfg.Advantage.Name == "remax", g.Baseline != nil)
 			for i, m := range g.Used() {
-				require.NotContains(t, used, m.ID, "used twice")
-				used[m.ID] = r.Step
+				require.Equal(t, max(1, r.Use)-1, len(used[m.ID]), "uses")
+				require.LessOrEqual(t, r.Use, cfg.Reuse)
+				used[m.ID] = append(used[m.ID], r.Step)
 				require.Equal(t, i == len(g.Members), w.messages[m.Sequence-1].Trajectory.Greedy(), "of all, the baseline alone is greedy")
 				require.LessOrEqual(t, r.Step-1-m.Oldest, int64(cfg.Eta), "over-stale")
 				require.Equal(t, m.ID, w.messages[m.Sequence-1].Trajectory.ID)
 			}
 		}
 	}
-	report := auditing.Check(records, cfg.Eta, nil)
+	report := auditing.Check(records, auditing.Bounds{Eta: cfg.Eta, Reuse: cfg.Reuse}, nil)
 	require.NoError(t, report.Err(), "%+v", report)
 	return records
 }
@@ -144,6 +145,7 @@ func TestInvariantKilledAnywhereItTrainsOnTheSameBatches(t *testing.T) {
 			c.Selection.Resample.By, c.Selection.Resample.Take, c.Selection.DropRate = selection.ResampleCorrect, 3, 0.5
 		}},
 		{"with branches", 0, true, func(c *Config) { c.GroupSize, c.Branch.Trunks, c.Branch.Threshold = 5, 2, 0.2 }},
+		{"with batches used thrice", 3, false, func(c *Config) { c.Reuse = 3 }},
 		{"with rows gathered", 1, true, func(c *Config) {
 			c.Selection.Accumulate.Rows, c.Selection.Accumulate.MaxRounds, c.Selection.DropRate = 30, 9, 0.5
 		}},

@@ -21,6 +21,7 @@ type trainer struct {
 	learner *learner.Learner
 	intake  *intake
 	control *control
+	reuse   reuse
 	store   *checkpoint.Store
 	report  *report
 
@@ -61,7 +62,9 @@ func startTrainer(ctx context.Context, fence context.CancelCauseFunc, cfg Config
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("trainer configuration: %w", err)
 	}
-	t := &trainer{cfg: cfg, deps: deps, poisoned: known, control: newControl(cfg, deps), report: newReport(deps)}
+	t := &trainer{
+		cfg: cfg, deps: deps, poisoned: known, control: newControl(cfg, deps), report: newReport(deps), reuse: reuse{cfg: cfg, poisoned: known},
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, t.closeRooms())
@@ -221,7 +224,10 @@ func (t *trainer) resumeFrom(ctx context.Context, fence context.CancelCauseFunc,
 		return err
 	}
 	t.follower = followControl(ctx, t.deps.Stream, t.deps.Log)
-	return t.intake.Open(ctx, c, t.poisoned, t.control.inForce, t.control.limits)
+	if err := t.reuse.loadBatch(t.store.Dir(), c, t.deps); err != nil {
+		return err
+	}
+	return t.intake.Open(ctx, c, t.poisoned, t.control.inForce, t.control.limits, t.reuse.countAgain(t.step, t.control.eta))
 }
 
 // takeRun makes this trainer the run's only one. A trainer that begins a step anew holds the run; taking the run once more would lose the

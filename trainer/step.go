@@ -18,7 +18,7 @@ import (
 func (t *trainer) nextBatch(ctx context.Context) (err error) {
 	began := t.deps.Now()
 	wait := t.follower.batchContext()
-	t.batch, err = t.intake.Next(ctx, wait)
+	t.batch, err = t.takeBatch(ctx, wait)
 	t.batched = t.deps.Now()
 	t.report.stats.wait = t.batched.Sub(began)
 	if err != nil && errors.Is(context.Cause(wait), errDrained) {
@@ -26,6 +26,9 @@ func (t *trainer) nextBatch(ctx context.Context) (err error) {
 	}
 	if err != nil {
 		return err
+	}
+	if t.batch.Uses() > 1 {
+		return nil // it was kept at its first use
 	}
 	return t.intake.KeepBatch(ctx, t.batch)
 }
@@ -46,7 +49,8 @@ func (t *trainer) commitStep(ctx context.Context) error {
 	}
 	t.intake.Used(t.batch, t.report.stats.learnt.Tokens, t.batched, t.step)
 	t.intake.SetLimits(t.control.limits)
-	return t.intake.Commit(ctx, t.batch, t.step, before, t.control.inForce)
+	t.reuse.keepBatch(t.batch)
+	return t.intake.Commit(ctx, t.batch, t.step, before, t.control.inForce, t.reuse.countAgain(t.step, t.control.eta))
 }
 
 // saveStep writes the checkpoint of the step.
@@ -70,6 +74,9 @@ func (t *trainer) saveStep(ctx context.Context) error {
 	c.Batch = t.batch.Deliveries()
 	if t.batch != nil {
 		c.Record.Groups = checkpoint.RecordBatch(t.batch, t.report.stats.learnt.Advantages)
+		if uses := t.batch.Uses(); uses > 1 {
+			c.Record.Use = uses
+		}
 		c.Record.Result = &checkpoint.Result{Numbers: checkpoint.FiniteNumbers(t.report.stats.learnt.Metrics())}
 		c.State.Metrics = checkpoint.FiniteNumbers(t.report.stepMetrics(began, t.intake.Counts(), t.control.writtenBounds()))
 	}
@@ -125,7 +132,7 @@ func (t *trainer) rewriteCheckpoint(ctx context.Context, write func(context.Cont
 	}
 	c.Record = t.newRecord(&c.State)
 	c.Record.Continue(t.recorded)
-	c.Record.Groups, c.Record.Batch, c.Record.Changed = t.recorded.Groups, t.recorded.Batch, t.recorded.Changed
+	c.Record.Groups, c.Record.Use, c.Record.Batch, c.Record.Changed = t.recorded.Groups, t.recorded.Use, t.recorded.Batch, t.recorded.Changed
 	c.Record.Result, c.Record.Began, c.State.Metrics = t.recorded.Result, t.recorded.Began, t.metrics
 	c.Record.Drift = cmp.Or(t.drift, t.recorded.Drift)
 	c.Record.Rejected = append(slices.Clone(t.recorded.Rejected), c.Record.Rejected...)

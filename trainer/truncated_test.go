@@ -86,7 +86,7 @@ func TestATrainerGoesOnWhereItsStreamLostMessages(t *testing.T) {
 			records, err := checkpoint.ReadRecords(cfg.Checkpoint.Dir)
 			require.NoError(t, err)
 			require.Len(t, records, int(cfg.Steps)+1)
-			require.NoError(t, auditing.Check(records, cfg.Eta, nil).Err())
+			require.NoError(t, auditing.Check(records, auditing.Bounds{Eta: cfg.Eta, Reuse: cfg.Reuse}, nil).Err())
 			require.Equal(t, int64(1), records[cfg.Steps].Losses)
 			reissued := 0
 			for _, r := range records {

@@ -1,6 +1,6 @@
-// Package audit proves, from the record of a run's steps, the fate of every trajectory: which step used it,
-// none twice, none missing, none staler than the bound. It reads the record a line at a time and holds some ten bytes of
-// each trajectory.
+// Package audit proves, from the record of a run's steps, the fate of every trajectory: which steps used it,
+// none more often than the bound, none missing, none staler than the bound. It reads the record a line at a time and holds
+// some ten bytes of each trajectory.
 package audit
 
 import (
@@ -18,11 +18,12 @@ import (
 
 // Report is the result of an audit. The lists of faults are empty when every promise held.
 type Report struct {
-	// Steps counts the optimizer's batches, Trained the trajectories in them, Baselines the greedy rollouts that they
+	// Steps counts the optimizer's batches, Trained the trajectories in them, each once, Again their further uses, Baselines the greedy rollouts that they
 	// were compared with, PassedOver the samples that the selection used up without training on them, Rejected the trajectories
 	// refused or dropped.
 	Steps      int64                  `json:"steps"`
 	Trained    int                    `json:"trained"`
+	Again      int                    `json:"trained_again"`
 	Baselines  int                    `json:"baselines"`
 	PassedOver int                    `json:"passed_over"`
 	Rejected   map[schemas.Reason]int `json:"not_trained_on"`
@@ -39,7 +40,8 @@ type Report struct {
 	// LearntAgain are the versions whose steps an engine that does not repeat to the bit has learnt again, and how far it came out from what
 	// was published: no faults.
 	LearntAgain List `json:"learnt_again"`
-	// Twice are trajectories that entered two steps, or a step twice, and prompts of which two groups did.
+	// Twice are trajectories that entered more steps than the bound of uses, which is 1 unless a run says otherwise, or a step twice, and
+	// prompts of which two groups did.
 	Twice List `json:"twice"`
 	// Lost are messages that a witness saw stored and that neither a step nor a refusal accounts for, and that
 	// nobody will read again.
@@ -118,20 +120,27 @@ func (r *Report) Faults() []string {
 	return out
 }
 
+// Bounds are the greatest bounds that were in force.
+type Bounds struct {
+	// Eta is the bound of staleness in versions.
+	Eta int
+	// Reuse is how many steps may train on a trajectory. Below 1 counts as 1. A change of it that the record notes is taken from there.
+	Reuse int
+}
+
 // Check is Read of records that are at hand.
-func Check(records []checkpoint.Record, eta int, witness *Witness) *Report {
-	a := newAuditor(eta, witness != nil)
+func Check(records []checkpoint.Record, bounds Bounds, witness *Witness) *Report {
+	a := newAuditor(bounds, witness != nil)
 	for i := range records {
 		a.addRecord(&records[i])
 	}
 	return a.finishReport(witness)
 }
 
-// Read audits the records of a run, in order. eta is the greatest staleness bound that was in force; witness,
-// which may be nil, is the account of an observer of the stream. A record that comes with a *checkpoint.Damage is audited, and
-// the damage listed; any other error ends the audit.
-func Read(records iter.Seq2[*checkpoint.Record, error], eta int, witness *Witness) (*Report, error) {
-	a := newAuditor(eta, witness != nil)
+// Read audits the records of a run, in order. witness, which may be nil, is the account of an observer of the stream. A
+// record that comes with a *checkpoint.Damage is audited, and the damage listed; any other error ends the audit.
+func Read(records iter.Seq2[*checkpoint.Record, error], bounds Bounds, witness *Witness) (*Report, error) {
+	a := newAuditor(bounds, witness != nil)
 	for rec, err := range records {
 		if damage := (*checkpoint.Damage)(nil); errors.As(err, &damage) {
 			a.r.Lines.addLine("%s: want %s, have %s", damage.File, damage.Want, damage.Have)
@@ -149,14 +158,16 @@ func Read(records iter.Seq2[*checkpoint.Record, error], eta int, witness *Witnes
 type auditor struct {
 	r   *Report
 	eta int64
+	// uses bounds how many steps may train on a trajectory: see usebound.go.
+	uses useBound
 	// next is the step after the newest that a record was of.
 	next int64
 	// prompts says of each prompt whose group ended for good how: 1 untrained, else 2 more than the attempt that was trained on.
 	prompts table
-	// samples says, by attempt and sample and then by prompt, in which step a trajectory was used, plus one; others is the step of
-	// trajectories whose id is not that of a ticket.
+	// samples says, by attempt and sample and then by prompt, how often and in which step last a trajectory was used: see encodeUse. others
+	// says it of trajectories whose id is not that of a ticket.
 	samples map[[2]int]*table
-	others  map[string]int64
+	others  map[string]uint32
 	// places has the end of each message of a stream: see encodeEnd.
 	places map[life]*table
 	// fates is nil without a witness.
@@ -170,10 +181,10 @@ type life struct {
 	created, losses int64
 }
 
-func newAuditor(eta int, witnessed bool) *auditor {
+func newAuditor(bounds Bounds, witnessed bool) *auditor {
 	a := &auditor{
-		r: &Report{Rejected: map[schemas.Reason]int{}}, eta: int64(eta),
-		samples: map[[2]int]*table{}, others: map[string]int64{}, places: map[life]*table{},
+		r: &Report{Rejected: map[schemas.Reason]int{}}, eta: int64(bounds.Eta), uses: newUseBound(bounds.Reuse),
+		samples: map[[2]int]*table{}, others: map[string]uint32{}, places: map[life]*table{},
 	}
 	for _, l := range []*List{
 		&a.r.Settings, &a.r.LearntAgain, &a.r.Twice, &a.r.Lost, &a.r.Contradicted, &a.r.Stale, &a.r.Skipped, &a.r.Gaps, &a.r.Lines,
@@ -200,6 +211,7 @@ func (a *auditor) addRecord(rec *checkpoint.Record) {
 	if len(rec.Changed) > 0 {
 		var changes []string
 		for _, c := range rec.Changed {
+			a.uses.noteChange(c)
 			changes = append(changes, c.String())
 		}
 		a.r.Settings.addLine("settings changed at step %d: %s", rec.Step, strings.Join(changes, "; "))
@@ -223,39 +235,51 @@ func (a *auditor) addRecord(rec *checkpoint.Record) {
 // auditGroup takes a group that a step used.
 func (a *auditor) auditGroup(rec *checkpoint.Record, g *checkpoint.RecordGroup) {
 	if c, attempt, ok := batch.ParseGroupID(g.Group); ok {
-		if before := a.prompts.numberAt(c); before > 1 {
+		mark := uint32(attempt) + 2
+		if before := a.prompts.numberAt(c); before > 1 && (rec.Use <= 1 || before != mark) {
 			a.r.Twice.addLine("prompt %d by groups %s and %s", c, batch.GroupID(c, int(before-2)), g.Group)
 		}
-		a.prompts.putNumber(c, uint32(attempt)+2)
+		a.prompts.putNumber(c, mark)
 	}
-	for _, m := range g.Members {
-		if m.PassedOver {
-			a.r.PassedOver++
-		} else {
-			a.r.Trained++
+	for i, m := range g.Used() {
+		before := a.noteUse(m.ID, rec.Step)
+		uses, last := decodeUse(before)
+		switch {
+		case uses > 0 && (uses >= max(1, rec.Use) || last == rec.Step):
+			a.r.Twice.addLine("%s in steps %d and %d", m.ID, last, rec.Step)
+			a.auditMessage(rec, m)
+		case uses > 0:
+			a.uses.addUse(uses+1, "%s in step %d, its use number %d", m.ID, rec.Step, uses+1)
+		default:
+			a.auditMessage(rec, m)
 		}
-	}
-	if g.Baseline != nil {
-		a.r.Baselines++
-	}
-	for _, m := range g.Used() {
-		if step, twice := a.noteUse(m.ID, rec.Step); twice {
-			a.r.Twice.addLine("%s in steps %d and %d", m.ID, step, rec.Step)
-		}
-		places := a.messagesOf(rec.Created, rec.Losses)
-		if before := places.numberAt(m.Sequence); before != 0 {
-			step, _ := decodeEnd(before)
-			a.r.Twice.addLine("sequence %d by step %d and, as %s, by step %d", m.Sequence, step, m.ID, rec.Step)
-		}
-		places.putNumber(m.Sequence, encodeEnd(rec.Step, true))
-		if a.fates != nil {
-			a.fates.putFate(place{rec.Created.UnixNano(), m.Sequence}, rec.Losses, fate{trained: true, id: m.ID, oldest: m.Oldest})
+		switch {
+		case i == len(g.Members): // the baseline
+			a.r.Baselines += firstUse(uses)
+		case m.PassedOver:
+			a.r.PassedOver += firstUse(uses)
+		default:
+			a.r.Trained += firstUse(uses)
+			a.r.Again += 1 - firstUse(uses)
 		}
 		stale := rec.Step - 1 - m.Oldest
 		a.r.MaxStaleness = max(a.r.MaxStaleness, stale)
 		if stale > a.eta {
 			a.r.Stale.addLine("%s in step %d: %d versions behind, bound %d", m.ID, rec.Step, stale, a.eta)
 		}
+	}
+}
+
+// auditMessage takes the message of a trajectory that a step used first. At a further use its sequence is of the stream of the first.
+func (a *auditor) auditMessage(rec *checkpoint.Record, m checkpoint.RecordMember) {
+	places := a.messagesOf(rec.Created, rec.Losses)
+	if before := places.numberAt(m.Sequence); before != 0 {
+		step, _ := decodeEnd(before)
+		a.r.Twice.addLine("sequence %d by step %d and, as %s, by step %d", m.Sequence, step, m.ID, rec.Step)
+	}
+	places.putNumber(m.Sequence, encodeEnd(rec.Step, true))
+	if a.fates != nil {
+		a.fates.putFate(place{rec.Created.UnixNano(), m.Sequence}, rec.Losses, fate{trained: true, id: m.ID, oldest: m.Oldest})
 	}
 }
 
@@ -279,22 +303,22 @@ func (a *auditor) auditRejected(rec *checkpoint.Record) {
 	}
 }
 
-// noteUse notes that a step used a trajectory, and says which step had used it before.
-func (a *auditor) noteUse(id string, step int64) (before int64, twice bool) {
+// noteUse notes that a step used a trajectory, and returns its uses before in the form of encodeUse.
+func (a *auditor) noteUse(id string, step int64) (before uint32) {
 	cursor, attempt, sample, ok := batch.ParseTicketID(id)
 	if !ok {
-		before, twice = a.others[id]
-		a.others[id] = step
-		return before, twice
+		before = a.others[id]
+		a.others[id] = addUse(before, step)
+		return before
 	}
 	t := a.samples[[2]int{attempt, sample}]
 	if t == nil {
 		t = &table{}
 		a.samples[[2]int{attempt, sample}] = t
 	}
-	was := t.numberAt(cursor)
-	t.putNumber(cursor, uint32(step)+1)
-	return int64(was) - 1, was != 0
+	before = t.numberAt(cursor)
+	t.putNumber(cursor, addUse(before, step))
+	return before
 }
 
 // messagesOf is the table of the messages of a stream.
@@ -320,6 +344,7 @@ func decodeEnd(end uint32) (step int64, trained bool) { return int64(end>>1) - 1
 // finishReport ends the audit.
 func (a *auditor) finishReport(witness *Witness) *Report {
 	a.r.Steps = a.last.Step
+	a.uses.reportOver(&a.r.Twice)
 	for _, g := range a.last.Open {
 		if c, _, ok := batch.ParseGroupID(g); ok && a.prompts.numberAt(c) == 0 {
 			a.prompts.putNumber(c, 1)

@@ -60,7 +60,7 @@ func TestAnHonestRunPasses(t *testing.T) {
 	w := saw(seen("g000000-a0-0", 1), seen("g000001-a0-0", 2), seen("g000002-a0-0", 3), seen("g000003-a0-0", 4),
 		seen("g000004-a0-0", 5), seen("", 6))
 	w.Refused = []Refused{{Sequence: 6, Created: born, Reason: "malformed"}}
-	r := Check(honest(), 1, w)
+	r := Check(honest(), Bounds{Eta: 1}, w)
 	require.NoError(t, r.Err())
 	require.EqualValues(t, 2, r.Steps)
 	require.Equal(t, 2, r.Trained)
@@ -75,7 +75,7 @@ func TestAVersionThatWasLearntAgainIsReported(t *testing.T) {
 	t.Parallel()
 	records := honest()
 	records[2].Drift = &checkpoint.Drift{From: 0, Share: 0.004, Changed: 0.1}
-	r := Check(records, 1, nil)
+	r := Check(records, Bounds{Eta: 1}, nil)
 	require.NoError(t, r.Err())
 	require.Equal(t, []string{
 		"version 2 was learnt again from step 0, 0.4 % of its way from the published version, with which the run went on",
@@ -87,7 +87,7 @@ func TestABaselineIsAccountedFor(t *testing.T) {
 	records := honest()
 	baseline(records, 2, 3, 1)
 	records[2].Rejected = nil
-	r := Check(records, 1, saw(seen("g000000-a0-0", 1), seen("g000001-a0-0", 2), seen("g000003-a0-1", 3), seen("g000003-a0-0", 4)))
+	r := Check(records, Bounds{Eta: 1}, saw(seen("g000000-a0-0", 1), seen("g000001-a0-0", 2), seen("g000003-a0-1", 3), seen("g000003-a0-0", 4)))
 	require.NoError(t, r.Err())
 	require.Equal(t, 2, r.Trained)
 	require.Equal(t, 1, r.Baselines)
@@ -157,7 +157,7 @@ func TestEachFaultIsFound(t *testing.T) {
 			t.Parallel()
 			records := honest()
 			c.spoil(records)
-			r := Check(records, c.eta, c.witness)
+			r := Check(records, Bounds{Eta: c.eta}, c.witness)
 			require.EqualError(t, r.Err(), "audit: "+c.want)
 			named := len(r.Faults())
 			for count := range strings.FieldsSeq(c.want) {

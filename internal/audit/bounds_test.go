@@ -54,7 +54,7 @@ func held(t *testing.T, steps int64) float64 {
 		return int64(m.HeapAlloc)
 	}
 	before := live()
-	a := newAuditor(0, false)
+	a := newAuditor(Bounds{}, false)
 	for step := range steps + 1 {
 		a.addRecord(stepOf(step))
 	}
@@ -80,7 +80,7 @@ func TestWhatAnAuditPrintsIsBounded(t *testing.T) {
 	t.Parallel()
 	// 4 steps are there of 100000, each with trajectories that all are stale, and of prompts that were trained on before.
 	records := []checkpoint.Record{*stepOf(5000), *stepOf(50000), *stepOf(100000), *stepOf(100000)}
-	r := Check(records, -1, nil)
+	r := Check(records, Bounds{Eta: -1}, nil)
 	require.EqualValues(t, 5000+44999+49999, r.Gaps.Count)
 	require.Equal(t, []string{
 		"steps 0 to 4999: the record misses them", "steps 5001 to 49999: the record misses them", "steps 50001 to 99999: the record misses them",
@@ -111,7 +111,7 @@ func TestALineThatWasChangedIsAmongTheFaults(t *testing.T) {
 		}))
 	}
 	require.NoError(t, s.Close())
-	r, err := Read(checkpoint.Records(cfg.Dir), 0, nil)
+	r, err := Read(checkpoint.Records(cfg.Dir), Bounds{}, nil)
 	require.NoError(t, err)
 	require.NoError(t, r.Err())
 
@@ -122,7 +122,7 @@ func TestALineThatWasChangedIsAmongTheFaults(t *testing.T) {
 	lines[1] = bytes.Replace(lines[1], []byte(`"reward":0`), []byte(`"reward":1`), 1)
 	lines[3] = append([]byte("?"), lines[3][1:]...)
 	require.NoError(t, os.WriteFile(path, bytes.Join(lines, nil), 0o644))
-	r, err = Read(checkpoint.Records(cfg.Dir), 0, nil)
+	r, err = Read(checkpoint.Records(cfg.Dir), Bounds{}, nil)
 	require.NoError(t, err)
 	require.EqualError(t, r.Err(), "audit: lost=0 twice=0 stale_over_bound=0 prompts_skipped=16 steps_missing=1 contradicted=0 lines_changed=2")
 	require.Contains(t, r.Lines.First[0], "steps.jsonl: want line 2, step 1, as it was written")
@@ -130,7 +130,7 @@ func TestALineThatWasChangedIsAmongTheFaults(t *testing.T) {
 	require.Equal(t, 3*perStep*perGroup, r.Trained, "the lines that can be read are audited")
 
 	broken := errors.New("input/output error")
-	_, err = Read(func(yield func(*checkpoint.Record, error) bool) { yield(nil, broken) }, 0, nil)
+	_, err = Read(func(yield func(*checkpoint.Record, error) bool) { yield(nil, broken) }, Bounds{}, nil)
 	require.ErrorIs(t, err, broken)
 }
 

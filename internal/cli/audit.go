@@ -19,7 +19,7 @@ func newAuditCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "audit [run or folder]", Short: "Prove from the record what became of every trajectory", Args: cobra.MaximumNArgs(1),
 		Long: `Audit reads the record that the trainer writes with each checkpoint and checks that no trajectory entered two
-steps, no prompt was skipped, no step is missing, no line was changed, and nothing was used further behind than the
+steps (or more than trainer.reuse), no prompt was skipped, no step is missing, no line was changed, and nothing was used further behind than the
 bound. Of each kind of fault it names the first twenty and counts the others. With --step it lists the exact batch of
 one step, and with --text it prints every rollout of it to be read; weir trajectory prints one.
 
@@ -84,8 +84,8 @@ type audited struct {
 
 // printAudit checks the record of the run and prints the result.
 func (r *runRecord) printAudit(asJSON bool) error {
-	eta := r.Config.Trainer.Eta
-	found, err := audit.Read(checkpoint.Records(r.record.Dir), eta, nil)
+	eta, reuse := r.Config.Trainer.Eta, r.Config.Trainer.Reuse
+	found, err := audit.Read(checkpoint.Records(r.record.Dir), audit.Bounds{Eta: eta, Reuse: reuse}, nil)
 	if err != nil {
 		return err
 	}
@@ -94,6 +94,9 @@ func (r *runRecord) printAudit(asJSON bool) error {
 	}
 	fmt.Fprintf(r.out, "steps %d, trajectories trained on %d, most versions behind %d (bound %d)\n",
 		found.Steps, found.Trained, found.MaxStaleness, eta)
+	if found.Again > 0 {
+		fmt.Fprintf(r.out, "trained on again %d (at most %d steps each)\n", found.Again, reuse)
+	}
 	if found.Baselines > 0 {
 		fmt.Fprintf(r.out, "greedy rollouts used as baselines %d\n", found.Baselines)
 	}

@@ -174,6 +174,8 @@ type verdictAnswer struct {
 	// Step used the trajectory up, or is the step whose record notes its end; -1 where only REJECTED has it.
 	Step     int64  `json:"step"`
 	Sequence uint64 `json:"sequence"`
+	// Again are the further steps that trained on it.
+	Again []int64 `json:"trained_again,omitempty"`
 	// Reward, OldestVersion and NewestVersion are nil where the record has none.
 	Reward        *float64 `json:"reward,omitempty"`
 	OldestVersion *int64   `json:"oldest_version,omitempty"`
@@ -184,7 +186,7 @@ type verdictAnswer struct {
 
 func newVerdictAnswer(v runfolder.Verdict) verdictAnswer {
 	out := verdictAnswer{
-		ID: v.ID, Group: v.Group, State: v.Fate.String(), Step: v.Step, Sequence: v.Sequence, Reason: string(v.Reason), Detail: v.Detail,
+		ID: v.ID, Group: v.Group, State: v.Fate.String(), Step: v.Step, Sequence: v.Sequence, Again: v.Again, Reason: string(v.Reason), Detail: v.Detail,
 	}
 	if v.Fate.Used() {
 		out.Reward, out.OldestVersion, out.NewestVersion = &v.Reward, &v.Oldest, &v.Newest

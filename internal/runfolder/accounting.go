@@ -93,6 +93,9 @@ func (x *Steps) countTickets(usual int32) *sums {
 	all := x.issuedGroups(usual, s)
 	for i := range x.rows {
 		r := &x.rows[i]
+		if r.again {
+			continue // its first use counts
+		}
 		g, issued := all[r.key]
 		if !issued || r.odd > 0 || int(r.sample) >= len(g.fates) {
 			s.further[r.reason]++
@@ -230,7 +233,7 @@ func (x *Steps) Accounting(usual int) Accounting {
 	sum("used", "a step used the trajectory up")
 	less(FateBaseline, "", "baseline", s.baseline, "greedy rollouts with which others were compared")
 	less(FatePassedOver, "", "passed over", s.passedOver, "the selection took other samples of the group")
-	a.Bars = append(a.Bars, Bar{Fate: FateTrained.String(), Label: "trained", Count: left, Left: left, Sum: true, What: "each entered exactly one optimizer step"})
+	a.Bars = append(a.Bars, Bar{Fate: FateTrained.String(), Label: "trained", Count: left, Left: left, Sum: true, What: "each entered one optimizer step, or as many as trainer.reuse says"})
 	return a
 }
 

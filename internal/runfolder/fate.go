@@ -59,6 +59,8 @@ type Verdict struct {
 	// Step used the trajectory up, or is the step whose record notes its end; -1 where only REJECTED has it.
 	Step     int64
 	Sequence uint64
+	// Again are the further steps that trained on it (trainer.reuse).
+	Again []int64
 	// Reward, Oldest and Newest are set where Fate.Used. Oldest and Newest are the versions of its oldest and newest sampled tokens.
 	Reward         float64
 	Oldest, Newest int64
@@ -70,6 +72,12 @@ type Verdict struct {
 // String returns the verdict in words.
 func (v Verdict) String() string {
 	words := v.withoutDetail()
+	for i, step := range v.Again {
+		if i == 0 {
+			words += ", and again in"
+		}
+		words += fmt.Sprintf(" %d", step)
+	}
 	if v.Detail != "" {
 		words += ", " + v.Detail
 	}

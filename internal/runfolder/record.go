@@ -128,16 +128,20 @@ func (r Record) Step(step int64) (*checkpoint.Record, error) {
 func (r Record) Find(id string) ([]Verdict, error) {
 	var exact, begin []Verdict
 	err := r.Each(func(rec *checkpoint.Record) bool {
+		if exact != nil && rec.Use <= 1 {
+			return false // the steps that use a trajectory follow one another
+		}
 		for v := range Verdicts(rec) {
-			if v.ID == id {
+			switch {
+			case v.ID == id && exact != nil && v.Fate.Used():
+				exact[0].Again = append(exact[0].Again, rec.Step)
+			case v.ID == id && exact == nil:
 				exact = []Verdict{v}
-				return false
-			}
-			if strings.HasPrefix(v.ID, id) {
+			case strings.HasPrefix(v.ID, id):
 				begin = append(begin, v)
 			}
 		}
-		return true
+		return exact == nil || exact[0].Fate.Used()
 	})
 	if exact != nil {
 		return exact, err
@@ -168,7 +172,12 @@ func (r Record) Verdicts() (map[Name]Verdict, error) {
 	out := map[Name]Verdict{}
 	err := r.Each(func(rec *checkpoint.Record) bool {
 		for v := range Verdicts(rec) {
-			out[Name{ID: v.ID, Sequence: v.Sequence}] = v
+			name := Name{ID: v.ID, Sequence: v.Sequence}
+			if first, used := out[name]; used && first.Fate.Used() && rec.Use > 1 {
+				first.Again = append(first.Again, rec.Step)
+				v = first
+			}
+			out[name] = v
 		}
 		return true
 	})

@@ -25,6 +25,8 @@ type row struct {
 	// step used it up, or is the step whose record notes its end.
 	step     int32
 	sequence uint64
+	// again is set where a step before had used the trajectory too (trainer.reuse).
+	again bool
 	// odd is the id of a message whose id is not a ticket's, as an index of oddities, from 1 on.
 	odd int32
 }

@@ -188,12 +188,12 @@ func (x *Steps) addStepLine(line []byte) {
 	}
 	step := int32(r.Step)
 	for _, g := range r.Groups {
-		if k, ok := parseGroupID(g.Group); ok {
+		if k, ok := parseGroupID(g.Group); ok && r.Use <= 1 {
 			x.groups = append(x.groups, group{key: k, step: step, size: int32(g.Size), fate: FateTrained, source: x.sharedText(g.Source)})
 		}
 	}
 	for v := range Verdicts(&r) {
-		x.addVerdictRow(v)
+		x.addVerdictRow(v, r.Use > 1 && v.Fate.Used())
 	}
 	for _, d := range r.Dropped {
 		if k, ok := parseGroupID(d.Group); ok {
@@ -219,9 +219,10 @@ func (x *Steps) sharedText(s string) string {
 	return same
 }
 
-// addVerdictRow takes the verdict on a trajectory in.
-func (x *Steps) addVerdictRow(v Verdict) {
+// addVerdictRow takes the verdict on a trajectory in; again is set where a step before had used it.
+func (x *Steps) addVerdictRow(v Verdict, again bool) {
 	r := row{
+		again: again,
 		fate: v.Fate, reason: reasonOf(v.Reason), reward: float32(v.Reward), oldest: int32(v.Oldest), newest: int32(v.Newest),
 		step: int32(v.Step), sequence: v.Sequence,
 	}

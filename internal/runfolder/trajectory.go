@@ -109,10 +109,15 @@ func DescribeTicket(entries []Listed, arrived bool) string {
 	}
 	for i := range entries {
 		v := entries[i].rowVerdict()
-		text = v.String()
 		if v.Fate.Used() {
-			return text
+			for _, e := range entries[i+1:] {
+				if further := e.rowVerdict(); further.Fate.Used() {
+					v.Again = append(v.Again, further.Step)
+				}
+			}
+			return v.String()
 		}
+		text = v.String()
 		if why := strings.TrimSpace(ExplainReason(v.Reason)); why != "" {
 			text += ", " + why
 		}

@@ -15,6 +15,8 @@ type Limits struct {
 	Eta int `koanf:"eta"`
 	// Depth is how many versions ahead work is issued, at most Eta. FollowEta, the default, means Eta.
 	Depth int `koanf:"depth"`
+	// Reuse is how many versions in a row train on a batch. Below 1 counts as 1.
+	Reuse int `koanf:"reuse"`
 }
 
 // Validate reports every fault.
@@ -28,13 +30,17 @@ func (l Limits) Validate() error {
 	)
 }
 
-// Pace is how many versions ahead work is issued: Depth, and never more than Eta.
+// Pace is how many versions ahead of its first use work is issued: Depth, and never more than Eta less the versions of its further uses.
 func (l Limits) Pace() int {
+	most := max(0, l.Eta-(l.steps()-1))
 	if l.Depth < 0 {
-		return l.Eta
+		return most
 	}
-	return min(l.Depth, l.Eta)
+	return min(l.Depth, most)
 }
+
+// steps is how many versions in a row train on a batch, >= 1.
+func (l Limits) steps() int { return max(1, l.Reuse) }
 
 // State is the whole state of a controller, as a checkpoint keeps it.
 type State struct {
@@ -51,6 +57,8 @@ type State struct {
 type Controller struct {
 	limits Limits
 	state  State
+	// again counts the versions from the present version on that train on rollouts which were used before.
+	again int
 }
 
 // Restore returns a controller that goes on from a checkpoint's state, of which the zero value is a run's beginning: version
@@ -68,15 +76,32 @@ func (c *Controller) State() State { return c.state }
 
 // Capacity is how many more rollouts may start now. It is negative when limits were lowered or ignored.
 //
-//	min(C - running, (pace + v + 1) * B - (accepted + running))
+//	min(C - running, (n + v) * B - (accepted + running))
+//
+// n is how many of the versions v to v + pace begin with a fresh batch: pace + 1 unless Limits.Reuse is above 1. Every version so far counts
+// as B accepted rollouts, whether its batch was fresh or not.
 //
 // Invariant: while rollouts start only as Capacity allows, accepted+running never exceeds (eta+version+1)*B.
 func (c *Controller) Capacity() int {
 	concurrency := max(1, c.limits.Concurrency) - c.state.Running
-	ahead := c.limits.Pace() + int(c.state.Version) + 1
+	ahead := c.freshBatches(c.limits.Pace()+1) + int(c.state.Version)
 	staleness := ahead*max(1, c.limits.Batch) - (c.state.Accepted + c.state.Running)
 	return min(concurrency, staleness)
 }
+
+// freshBatches counts the fresh batches that the next versions begin with.
+func (c *Controller) freshBatches(versions int) int {
+	return (max(0, versions-c.again) + c.limits.steps() - 1) / c.limits.steps()
+}
+
+// CapacityUntil is how many more rollouts the versions before an end can use.
+func (c *Controller) CapacityUntil(end int64) int {
+	left := c.freshBatches(int(end - c.state.Version))
+	return (left+int(c.state.Version))*max(1, c.limits.Batch) - (c.state.Accepted + c.state.Running)
+}
+
+// SetAgain says how many versions, from the present version on, train on rollouts that were used before.
+func (c *Controller) SetAgain(versions int) { c.again = versions }
 
 // Start counts n rollouts that begin.
 func (c *Controller) Start(n int) { c.state.Running += n }

@@ -11,17 +11,24 @@ import (
 type naive struct {
 	limits Limits
 	state  State
+	again  int
 }
 
 // fits says whether n more rollouts may start.
 func (m *naive) fits(n int) bool {
-	ahead := m.limits.Eta
+	steps := max(1, m.limits.Reuse)
+	ahead := max(0, m.limits.Eta-steps+1) // the last use of what the last of these versions begins with is within eta
 	if m.limits.Depth != FollowEta && m.limits.Depth < ahead {
 		ahead = m.limits.Depth
 	}
 	room := 0
-	for range int(m.state.Version) + 1 + ahead {
+	for range int(m.state.Version) {
 		room += max(1, m.limits.Batch)
+	}
+	for v := range ahead + 1 {
+		if v >= m.again && (v-m.again)%steps == 0 { // it begins with a fresh batch
+			room += max(1, m.limits.Batch)
+		}
 	}
 	return m.state.Running+n <= max(1, m.limits.Concurrency) && m.state.Accepted+m.state.Running+n <= room
 }
@@ -43,6 +50,7 @@ func TestCapacityIsWhatANaiveCountFinds(t *testing.T) {
 				Concurrency: rapid.IntRange(0, 12).Draw(t, "concurrency"),
 				Batch:       rapid.IntRange(0, 6).Draw(t, "batch"),
 				Eta:         rapid.IntRange(0, 4).Draw(t, "eta"),
+				Reuse:       rapid.IntRange(0, 3).Draw(t, "reuse"),
 			}
 			l.Depth = rapid.IntRange(FollowEta, l.Eta+1).Draw(t, "depth")
 			require.Equal(t, l.Concurrency > 0 && l.Batch > 0 && l.Depth <= l.Eta, l.Validate() == nil)
@@ -52,7 +60,7 @@ func TestCapacityIsWhatANaiveCountFinds(t *testing.T) {
 		c := Restore(m.limits, State{})
 		for range rapid.IntRange(1, 60).Draw(t, "events") {
 			n := rapid.IntRange(1, 3).Draw(t, "n")
-			switch rapid.IntRange(0, 6).Draw(t, "event") {
+			switch rapid.IntRange(0, 7).Draw(t, "event") {
 			case 0:
 				c.Start(n)
 				m.state.Running += n
@@ -79,6 +87,9 @@ func TestCapacityIsWhatANaiveCountFinds(t *testing.T) {
 			case 6:
 				m.limits = draw()
 				c.SetLimits(m.limits)
+			case 7:
+				m.again = n - 1
+				c.SetAgain(m.again)
 			}
 			require.Equal(t, m.state, c.State())
 			require.Equal(t, m.limits, c.Limits())

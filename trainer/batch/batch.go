@@ -14,7 +14,12 @@ type Batch struct {
 	Version int64
 	// Groups in the order of issue.
 	Groups []Taken
+	// Use counts the steps that train on the groups, up to this step; 0 is the first too.
+	Use int
 }
+
+// Uses counts the steps that train on the groups, up to this step: 1 for groups that no step has trained on before.
+func (b *Batch) Uses() int { return max(1, b.Use) }
 
 // Taken is a group of a batch.
 type Taken struct {

@@ -20,6 +20,9 @@ type Record struct {
 	// Losses counts how often the stream had lost messages by then: after a loss a sequence may name another message.
 	Losses int64         `json:"losses,omitempty"`
 	Groups []RecordGroup `json:"groups,omitempty"`
+	// Use counts the steps that have trained on Groups, this one among them; 0 where it is the first. Their sequences are those of the first
+	// step's stream.
+	Use int `json:"use,omitempty"`
 	// Settings is a hash of the State's settings, with which the step was trained; Changed are the changes since the step before.
 	Settings string         `json:"settings,omitempty"`
 	Changed  []RecordChange `json:"changed,omitempty"`

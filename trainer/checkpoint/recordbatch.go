@@ -14,8 +14,11 @@ func RecordBatch(b *batch.Batch, advantages []float64) (groups []RecordGroup) {
 	}
 	for _, g := range b.Groups {
 		group := RecordGroup{Group: g.ID(), Size: g.Size, Source: g.Source()}
-		if g.Ticket != nil {
+		if used := g.Used(); g.Ticket != nil {
 			group.Task, group.Prompt = g.Ticket.Task, g.Ticket.Prompt.ID
+		} else if len(used) > 0 { // read from a kept batch
+			t := used[0].Trajectory
+			group.Task, group.Prompt, group.Source = t.Task, t.PromptID, t.Source
 		}
 		for _, m := range g.Members {
 			member := memberRecord(m)

@@ -12,7 +12,7 @@ import (
 // NewBatch puts the trajectories that a step used up together again as the batch that the step trained on: in its order, and with the
 // samples that its selection passed over. kept are the deliveries of [checkpoint.ReadBatch]; cfg shapes their rewards.
 func NewBatch(cfg learner.Config, r *checkpoint.Record, kept []schemas.Delivery) (*batch.Batch, error) {
-	b := &batch.Batch{Version: r.Step - 1}
+	b := &batch.Batch{Version: r.Step - 1, Use: r.Use}
 	member := func(was checkpoint.RecordMember) (batch.Member, error) {
 		if len(kept) == 0 || kept[0].Trajectory == nil || kept[0].Trajectory.ID != was.ID {
 			return batch.Member{}, fmt.Errorf("batch of step %d: its record has trajectory %s where the kept batch has another", r.Step, was.ID)

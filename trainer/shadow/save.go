@@ -70,7 +70,10 @@ func (s *shadow) saveStep(ctx context.Context, l *learntStep) error {
 	}
 	b := l.batch
 	// What the run dropped is accounted for in the shadow's record too, so that a run that is forked from the shadow lacks no prompt.
-	c.Record.Groups, c.Record.Rejected, c.Record.Dropped = l.trainedGroups(), l.rejected, slices.Concat(l.line.Dropped, l.dropped)
+	if c.Record.Groups, c.Record.Use = l.trainedGroups(), l.line.Use; l.line.Use > 1 {
+		l.rejected, l.dropped = nil, nil // they ended with their first use
+	}
+	c.Record.Rejected, c.Record.Dropped = l.rejected, slices.Concat(l.line.Dropped, l.dropped)
 	c.Record.Result = &checkpoint.Result{Numbers: checkpoint.FiniteNumbers(l.stats.Metrics())}
 	c.Batch = b.Deliveries()
 	s.totals.Trajectories += int64(b.Trajectories())

@@ -139,7 +139,7 @@ func TestWitnessSeesEveryMessageOnceOverARestartOfTheBroker(t *testing.T) {
 	}
 
 	// All four are still in the stream: nothing is lost, and the long one counts once.
-	r := audit.Check(nil, 0, &audit.Witness{Seen: seen, Created: info.Created, First: info.State.FirstSeq})
+	r := audit.Check(nil, audit.Bounds{}, &audit.Witness{Seen: seen, Created: info.Created, First: info.State.FirstSeq})
 	require.NoError(t, r.Err())
 	require.Equal(t, 3, r.Witnessed)
 	require.NotEmpty(t, long.ID)
@@ -150,7 +150,7 @@ func TestWitnessSeesEveryMessageOnceOverARestartOfTheBroker(t *testing.T) {
 	require.NoError(t, stream.Purge(t.Context()))
 	info = s.caughtUp(w)
 	seen, _ = w.copyRecords()
-	r = audit.Check(nil, 0, &audit.Witness{Seen: seen, Created: info.Created, First: info.State.FirstSeq})
+	r = audit.Check(nil, audit.Bounds{}, &audit.Witness{Seen: seen, Created: info.Created, First: info.State.FirstSeq})
 	require.EqualValues(t, len(seen), r.Lost.Count)
 }
 

@@ -37,10 +37,10 @@ type Config struct {
 	Program []string
 	Dir     string
 	// File is the resolved configuration that every role reads, Run the run's name in it, Broker the host:port that
-	// its broker listens on, Checkpoints the trainer's folder, Eta the staleness bound.
+	// its broker listens on, Checkpoints the trainer's folder, Eta the staleness bound, Reuse the bound of uses.
 	// Store is the broker's folder, Lease how long a producer keeps a ticket without a word to the broker.
 	File, Run, Broker, Checkpoints, Store string
-	Eta                                   int
+	Eta, Reuse                            int
 	Lease                                 time.Duration
 	// Mode is ModeProcesses or ModeEmbedded.
 	Mode string

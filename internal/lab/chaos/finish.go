@@ -47,7 +47,7 @@ func (h *experiment) finishRun(ctx context.Context) error {
 	if err := broker.stopChild(ctx, grace); err != nil {
 		h.reportTrouble("%v", err)
 	}
-	h.report.Audit, err = audit.Read(checkpoint.Records(h.cfg.Checkpoints), h.cfg.Eta, evidence)
+	h.report.Audit, err = audit.Read(checkpoint.Records(h.cfg.Checkpoints), audit.Bounds{Eta: h.cfg.Eta, Reuse: h.cfg.Reuse}, evidence)
 	if err != nil {
 		return err
 	}
@@ -114,6 +114,9 @@ func (h *experiment) judgeStrangers() {
 		if r == nil {
 			h.printLine("not looked at for strangers' messages: %v", err)
 			continue
+		}
+		if r.Use > 1 {
+			continue // the first use is judged
 		}
 		for _, g := range r.Groups {
 			for _, m := range g.Used() {
