@@ -105,7 +105,7 @@ func audit(t *testing.T, cfg Config, w *world) []checkpoint.Record {
 			require.GreaterOrEqual(t, len(g.Members), cfg.MinGroup)
 			require.Equal(t, cfg.Advantage.Name == "remax", g.Baseline != nil)
 			for i, m := range g.Used() {
-				require.Equal(t, max(1, r.Use)-1, len(used[m.ID]), "uses")
+				require.Len(t, used[m.ID], max(1, r.Use)-1, "uses")
 				require.LessOrEqual(t, r.Use, cfg.Reuse)
 				used[m.ID] = append(used[m.ID], r.Step)
 				require.Equal(t, i == len(g.Members), w.messages[m.Sequence-1].Trajectory.Greedy(), "of all, the baseline alone is greedy")

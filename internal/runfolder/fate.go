@@ -3,6 +3,7 @@ package runfolder
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/weir-rl/weir/schemas"
 )
@@ -72,11 +73,8 @@ type Verdict struct {
 // String returns the verdict in words.
 func (v Verdict) String() string {
 	words := v.withoutDetail()
-	for i, step := range v.Again {
-		if i == 0 {
-			words += ", and again in"
-		}
-		words += fmt.Sprintf(" %d", step)
+	if len(v.Again) > 0 {
+		words += ", and again in " + strings.Trim(fmt.Sprint(v.Again), "[]")
 	}
 	if v.Detail != "" {
 		words += ", " + v.Detail

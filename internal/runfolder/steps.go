@@ -223,7 +223,7 @@ func (x *Steps) sharedText(s string) string {
 func (x *Steps) addVerdictRow(v Verdict, again bool) {
 	r := row{
 		again: again,
-		fate: v.Fate, reason: reasonOf(v.Reason), reward: float32(v.Reward), oldest: int32(v.Oldest), newest: int32(v.Newest),
+		fate:  v.Fate, reason: reasonOf(v.Reason), reward: float32(v.Reward), oldest: int32(v.Oldest), newest: int32(v.Newest),
 		step: int32(v.Step), sequence: v.Sequence,
 	}
 	cursor, attempt, sample, ok := batch.ParseTicketID(v.ID)
