@@ -169,11 +169,13 @@ func (c Config) checkReuse() error {
 		return nil
 	}
 	return check.All(
-		check.That(c.Eta >= c.Reuse-1, "reuse", "%d: the last use of a batch is %d versions after its first: must not exceed eta (%d) plus 1",
-			c.Reuse, c.Reuse-1, c.Eta),
-		check.That(c.Checkpoint.Batches != 0, "reuse", "%d: a batch that is used again must outlive a restart: checkpoint.batches must not be 0", c.Reuse),
+		check.That(c.Eta >= c.Reuse-1, "reuse", 
+			"%d: the last use of a batch is %d versions after its first: must not exceed eta (%d) plus 1", c.Reuse, c.Reuse-1, c.Eta),
+		check.That(c.Checkpoint.Batches != 0, "reuse",
+			"%d: a batch that is used again must outlive a restart: checkpoint.batches must not be 0", c.Reuse),
 		check.That(c.Hold == 0, "reuse", "%d: hold (%d) counts a fresh batch at each version: set either", c.Reuse, c.Hold),
-		check.That(!c.waitsForEpisodes(), "reuse", "%d: staleness %s counts a fresh batch at each version: set it to refuse", c.Reuse, c.Staleness),
+		check.That(!c.waitsForEpisodes(), "reuse",
+			"%d: staleness %s counts a fresh batch at each version: set it to refuse", c.Reuse, c.Staleness),
 		check.That(c.Selection.Accumulate.Rows == 0, "reuse",
 			"%d: selection.accumulate.rows (%d) counts a fresh batch at each version: set it to 0", c.Reuse, c.Selection.Accumulate.Rows),
 	)

@@ -113,7 +113,10 @@ func TestEachFaultIsToldOnceUnderItsOwnKey(t *testing.T) {
 		{func(c *Config) { c.Eta = -1 }, []string{"eta: -1: must not be negative"}},
 		{func(c *Config) { c.Depth = 9 }, []string{"depth: 9: must be -1, or between 0 and eta (4)"}},
 		{func(c *Config) { c.Hold = 5 }, []string{"hold: 5: must be between 0 and the depth (4)"}},
-		{func(c *Config) { c.Reuse = 6 }, []string{"reuse: 6: the last use of a batch is 5 versions after its first: must not exceed eta (4) plus 1"}},
+		{
+			func(c *Config) { c.Reuse = 6 },
+			[]string{"reuse: 6: the last use of a batch is 5 versions after its first: must not exceed eta (4) plus 1"},
+		},
 		{
 			func(c *Config) { c.Reuse, c.Hold, c.Checkpoint.Batches, c.Staleness = 2, 1, 0, "wait" },
 			[]string{

@@ -123,7 +123,9 @@ func TestReuseChangesOverARestartAndTheAuditKnowsBoth(t *testing.T) {
 	run := func(steps int64, reuse int) []checkpoint.Record {
 		cfg.Steps, cfg.Reuse, cfg.Eta, cfg.Depth = steps, reuse, 4, -1
 		settings := map[string]string{"trainer.reuse": string(rune('0' + reuse))}
-		require.NoError(t, Run(t.Context(), cfg, Deps{Engine: enginetest.NewBigram(vocab), Stream: w, Prompts: prompts{vocab}, Settings: settings}))
+		require.NoError(t, Run(t.Context(), cfg, Deps{
+			Engine: enginetest.NewBigram(vocab), Stream: w, Prompts: prompts{vocab}, Settings: settings,
+		}))
 		records, err := checkpoint.ReadRecords(cfg.Checkpoint.Dir)
 		require.NoError(t, err)
 		return records

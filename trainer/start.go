@@ -63,7 +63,8 @@ func startTrainer(ctx context.Context, fence context.CancelCauseFunc, cfg Config
 		return nil, fmt.Errorf("trainer configuration: %w", err)
 	}
 	t := &trainer{
-		cfg: cfg, deps: deps, poisoned: known, control: newControl(cfg, deps), report: newReport(deps), reuse: reuse{cfg: cfg, poisoned: known},
+		cfg: cfg, deps: deps, poisoned: known, control: newControl(cfg, deps), report: newReport(deps),
+		reuse: reuse{cfg: cfg, poisoned: known},
 	}
 	defer func() {
 		if err != nil {

@@ -132,7 +132,8 @@ func (t *trainer) rewriteCheckpoint(ctx context.Context, write func(context.Cont
 	}
 	c.Record = t.newRecord(&c.State)
 	c.Record.Continue(t.recorded)
-	c.Record.Groups, c.Record.Use, c.Record.Batch, c.Record.Changed = t.recorded.Groups, t.recorded.Use, t.recorded.Batch, t.recorded.Changed
+	c.Record.Groups, c.Record.Batch, c.Record.Changed = t.recorded.Groups, t.recorded.Batch, t.recorded.Changed
+	c.Record.Use = t.recorded.Use
 	c.Record.Result, c.Record.Began, c.State.Metrics = t.recorded.Result, t.recorded.Began, t.metrics
 	c.Record.Drift = cmp.Or(t.drift, t.recorded.Drift)
 	c.Record.Rejected = append(slices.Clone(t.recorded.Rejected), c.Record.Rejected...)

@@ -18,7 +18,8 @@ import (
 
 // Report is the result of an audit. The lists of faults are empty when every promise held.
 type Report struct {
-	// Steps counts the optimizer's batches, Trained the trajectories in them, each once, Again their further uses, Baselines the greedy rollouts that they
+	// Steps counts the optimizer's batches, Trained the trajectories in them, each once, Again their further uses, Baselines the
+	// greedy rollouts that they
 	// were compared with, PassedOver the samples that the selection used up without training on them, Rejected the trajectories
 	// refused or dropped.
 	Steps      int64                  `json:"steps"`

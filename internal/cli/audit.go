@@ -19,7 +19,8 @@ func newAuditCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "audit [run or folder]", Short: "Prove from the record what became of every trajectory", Args: cobra.MaximumNArgs(1),
 		Long: `Audit reads the record that the trainer writes with each checkpoint and checks that no trajectory entered two
-steps (or more than trainer.reuse), no prompt was skipped, no step is missing, no line was changed, and nothing was used further behind than the
+steps (or more than trainer.reuse), no prompt was skipped, no step is missing, no line was changed, and nothing was
+used further behind than the
 bound. Of each kind of fault it names the first twenty and counts the others. With --step it lists the exact batch of
 one step, and with --text it prints every rollout of it to be read; weir trajectory prints one.
 

@@ -186,7 +186,8 @@ type verdictAnswer struct {
 
 func newVerdictAnswer(v runfolder.Verdict) verdictAnswer {
 	out := verdictAnswer{
-		ID: v.ID, Group: v.Group, State: v.Fate.String(), Step: v.Step, Sequence: v.Sequence, Again: v.Again, Reason: string(v.Reason), Detail: v.Detail,
+		ID: v.ID, Group: v.Group, State: v.Fate.String(), Step: v.Step, Sequence: v.Sequence, Again: v.Again,
+		Reason: string(v.Reason), Detail: v.Detail,
 	}
 	if v.Fate.Used() {
 		out.Reward, out.OldestVersion, out.NewestVersion = &v.Reward, &v.Oldest, &v.Newest

@@ -233,7 +233,10 @@ func (x *Steps) Accounting(usual int) Accounting {
 	sum("used", "a step used the trajectory up")
 	less(FateBaseline, "", "baseline", s.baseline, "greedy rollouts with which others were compared")
 	less(FatePassedOver, "", "passed over", s.passedOver, "the selection took other samples of the group")
-	a.Bars = append(a.Bars, Bar{Fate: FateTrained.String(), Label: "trained", Count: left, Left: left, Sum: true, What: "each entered one optimizer step, or as many as trainer.reuse says"})
+	a.Bars = append(a.Bars, Bar{
+		Fate: FateTrained.String(), Label: "trained", Count: left, Left: left, Sum: true,
+		What: "each entered one optimizer step, or as many as trainer.reuse says",
+	})
 	return a
 }
 

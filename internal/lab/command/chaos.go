@@ -72,7 +72,8 @@ the exit status says whether every promise held.`,
 			return err
 		}
 		c.Dir, c.File = filepath.Join(home, "logs"), file
-		c.Run, c.Broker, c.Checkpoints, c.Eta, c.Reuse = cfg.Run.Name, cfg.Broker.Listen, cfg.Trainer.Checkpoint.Dir, cfg.Trainer.Eta, cfg.Trainer.Reuse
+		c.Run, c.Broker, c.Checkpoints = cfg.Run.Name, cfg.Broker.Listen, cfg.Trainer.Checkpoint.Dir
+		c.Eta, c.Reuse = cfg.Trainer.Eta, cfg.Trainer.Reuse
 		c.Store, c.Lease = cfg.Broker.StoreDir, cfg.Streams.Lease
 		report, err := chaos.Run(cmd.Context(), c)
 		if err != nil {
