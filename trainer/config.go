@@ -35,8 +35,8 @@ type Config struct {
 	// MaxAttempts bounds how often a prompt is issued; after that another prompt takes its place. 0 is no bound.
 	MaxAttempts int `koanf:"max_attempts" default:"10" min:"0"`
 
-	// Reuse is how many steps in a row train on each batch, as PPO's epochs do, but each step is a version of its own: the log-probabilities of
-	// its start are computed anew, ratios are against those that were sampled, and inference goes on to it. With Reuse k a run needs about a
+	// Reuse is how many steps in a row train on each batch, as PPO's epochs do, but each step is a version of its own: the log-probabilities
+	// of its start are computed anew, ratios are against those that were sampled, and inference goes on to it. With Reuse k a run needs about a
 	// k-th of the rollouts. A group is used again only while none of its trajectories is more than Eta versions old: Eta must be at least
 	// Reuse-1, and work is issued Reuse-1 versions less ahead. Trajectories that are trained on again are further from the policy: keep a loss
 	// that corrects for it, such as decoupled_ppo.
@@ -169,7 +169,7 @@ func (c Config) checkReuse() error {
 		return nil
 	}
 	return check.All(
-		check.That(c.Eta >= c.Reuse-1, "reuse", 
+		check.That(c.Eta >= c.Reuse-1, "reuse",
 			"%d: the last use of a batch is %d versions after its first: must not exceed eta (%d) plus 1", c.Reuse, c.Reuse-1, c.Eta),
 		check.That(c.Checkpoint.Batches != 0, "reuse",
 			"%d: a batch that is used again must outlive a restart: checkpoint.batches must not be 0", c.Reuse),

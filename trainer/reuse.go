@@ -31,8 +31,8 @@ func (r *reuse) keepBatch(b *batch.Batch) {
 	}
 }
 
-// loadBatch takes up the batch of a checkpoint's step. A batch that is gone or damaged is used no more, and the log names it: the step after
-// it begins with a fresh batch.
+// loadBatch takes up the batch of a checkpoint's step. A batch that is gone or damaged is used no more, and the log names it: the step
+// after it begins with a fresh batch.
 func (r *reuse) loadBatch(dir string, c *checkpoint.Checkpoint, deps Deps) error {
 	r.last = nil
 	if len(c.Record.Groups) == 0 || max(1, c.Record.Use) >= r.cfg.Reuse {

@@ -78,8 +78,8 @@ func (c *Controller) State() State { return c.state }
 //
 //	min(C - running, (n + v) * B - (accepted + running))
 //
-// n is how many of the versions v to v + pace begin with a fresh batch: pace + 1 unless Limits.Reuse is above 1. Every version so far counts
-// as B accepted rollouts, whether its batch was fresh or not.
+// n is how many of the versions v to v + pace begin with a fresh batch: pace + 1 unless Limits.Reuse is above 1. Every version so far
+// counts as B accepted rollouts, whether its batch was fresh or not.
 //
 // Invariant: while rollouts start only as Capacity allows, accepted+running never exceeds (eta+version+1)*B.
 func (c *Controller) Capacity() int {

@@ -65,7 +65,7 @@ var (
 	AdmissionEta       = Key{"admission/eta", "versions", "The staleness bound in force.", Gauge{"eta_versions", "Staleness bound in force."}}
 	AdmissionDepth     = Key{"admission/depth", "versions", "The pipeline depth in force.", Gauge{"depth_versions", "Pipeline depth in force."}}
 
-	TotalTrajectories   = Key{"total/trajectories", "trajectories", "Trained on since the run began, over restarts, each counted once.", Gauge{}}
+	TotalTrajectories   = Key{"total/trajectories", "trajectories", "Trained on since the run began, each counted once.", Gauge{}}
 	TotalTokens         = Key{"total/tokens", "tokens", "Their tokens.", Gauge{}}
 	TotalRejected       = Key{"total/rejected", "trajectories", "Not trained on: refused, or dropped with their group.", Gauge{}}
 	TotalOptimizerSteps = Key{"total/optimizer_steps", "steps", "Optimizer steps.", Gauge{}}
