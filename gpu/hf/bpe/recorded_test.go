@@ -116,14 +116,13 @@ func requireHalves(t *testing.T, tok *Tokenizer, ids []int32) {
 	t.Helper()
 	whole, half := tok.Decode(ids), len(ids)/2
 	require.Equal(t, whole, tok.Decode(ids[:half])+tok.Decode(ids[half:]))
-	s, streamed := tok.Stream(), ""
+	s, streamed, split := tok.Stream(), "", false
 	for _, id := range ids {
 		next := s.Next(id)
-		if utf8.ValidString(whole) {
-			require.True(t, utf8.ValidString(next), "a character comes whole: %+q", next)
-		}
+		split = split || !utf8.ValidString(next)
 		streamed += next
 	}
+	require.False(t, split && utf8.ValidString(whole), "a character comes whole: %+q", whole)
 	require.Equal(t, whole, streamed+s.Rest())
 }
 
@@ -178,7 +177,7 @@ func TestAStrangersTextMakesNoControlToken(t *testing.T) {
 func TestALongPieceIsMergedInTime(t *testing.T) {
 	t.Parallel()
 	tok := recordedFamily(t, "llama2")
-	text := strings.Repeat("t", 1<<20)
+	text := strings.Repeat("t", 1<<18)
 	require.Equal(t, text, tok.DecodeWhole(tok.EncodeText(text)))
 	// As by the list that short pieces have.
 	piece := strings.Repeat("the\u2581capital", 40)
