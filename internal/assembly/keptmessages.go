@@ -68,7 +68,7 @@ func (u unreadable) List() ([]messages.Stored, error) { return nil, u.err }
 func (u unreadable) Open(string) (messages.Blob, error) { return nil, u.err }
 
 // openArchive opens the bucket where the stream's messages are kept, and the spool before it; nil where they are kept in a folder, or not.
-func (t *trainerRole) openArchive(collectors *trainer.Metrics) (messages.Store, error) {
+func (t *trainerRole) openArchive(metrics *trainer.Metrics) (messages.Store, error) {
 	kept := t.cfg.Trainer.Archive
 	if kept.Messages.Bytes == 0 || !kept.Messages.InBucket() {
 		return nil, nil
@@ -79,7 +79,7 @@ func (t *trainerRole) openArchive(collectors *trainer.Metrics) (messages.Store, 
 	}
 	spool, err := messages.OpenSpool(kept.MessagesFolder(t.cfg.Trainer.Checkpoint.Dir), there, messages.SpoolConfig{
 		Bytes: kept.Messages.S3.SpoolBytes, Delay: kept.Messages.S3.Delay, Wait: kept.Required,
-		Waiting: func(bytes int64) { collectors.SetArchiveWaiting(bytes) }, Sent: func(err error) { collectors.CountArchiveSent(err) },
+		Waiting: func(bytes int64) { metrics.SetArchiveWaiting(bytes) }, Sent: func(err error) { metrics.CountArchiveSent(err) },
 	}, t.log)
 	if err != nil {
 		return nil, fmt.Errorf("trainer.archive.messages.dir: %w", err)

@@ -68,7 +68,7 @@ func (c Config) validateBucket() error {
 	case !bucketName.MatchString(name):
 		faults = append(faults, fmt.Errorf("dir: %q is no bucket's name: write s3://bucket/prefix", name))
 	case strings.Contains(prefix, "//"), slices.Contains(strings.Split(prefix, "/"), "."), slices.Contains(strings.Split(prefix, "/"), ".."):
-		faults = append(faults, fmt.Errorf("dir: prefix %q has an empty part, . or ..", prefix))
+		faults = append(faults, fmt.Errorf("dir: prefix %q has an empty part, or a dot or two for a part", prefix))
 	}
 	if c.S3.Endpoint != "" {
 		u, err := url.Parse(c.S3.Endpoint)

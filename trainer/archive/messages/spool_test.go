@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -156,10 +157,10 @@ func storedNames(t require.TestingT, store Segments) []string {
 // Invariant: a segment leaves the spool only after the bucket has confirmed it.
 func TestInvariantASegmentLeavesTheSpoolOnlyAfterTheBucketHasConfirmedIt(t *testing.T) {
 	t.Parallel()
-	root := t.TempDir()
+	root, checks := t.TempDir(), 0
 	rapid.Check(t, func(t *rapid.T) {
-		dir, err := os.MkdirTemp(root, "")
-		require.NoError(t, err)
+		checks++
+		dir := filepath.Join(root, strconv.Itoa(checks))
 		folder := Folder{filepath.Join(dir, "spool"), true}
 		remote := &remoteFolder{Folder: Folder{filepath.Join(dir, "bucket"), true}}
 		faults := rapid.SliceOfN(rapid.SampledFrom([]string{"", "", "before", "after"}), 0, 12).Draw(t, "faults")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -257,9 +258,7 @@ func changedAnswer(change func(h http.Header, body []byte) []byte) func(http.Res
 		recorded := httptest.NewRecorder()
 		pass.ServeHTTP(recorded, r)
 		body := change(recorded.Header(), recorded.Body.Bytes())
-		for key, values := range recorded.Header() {
-			w.Header()[key] = values
-		}
+		maps.Copy(w.Header(), recorded.Header())
 		w.WriteHeader(recorded.Code)
 		_, _ = w.Write(body) // the client may be gone
 	}
