@@ -348,8 +348,8 @@ func TestOnlySegmentsThatWaitAreJoined(t *testing.T) {
 	require.Less(t, len(storedNames(t, s)), 8)
 	before := storedNames(t, s)
 	remote.set(func() { require.Zero(t, remote.puts) })
-	s.cfg.Delay = 0
 	s.mu.Lock()
+	s.cfg.Delay = 0
 	s.noteChange()
 	s.mu.Unlock()
 	awaitSpool(t, s, func() bool { return len(s.waiting) == 0 })
