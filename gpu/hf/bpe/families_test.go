@@ -80,6 +80,9 @@ func TestPipelinesOfFamiliesAreThoseOfTheTokenizersLibrary(t *testing.T) {
 	realpython.Run(t, python, "testdata/families.py", "make", dir)
 	n := 100 // the rest is recorded
 	if fulltest.Enabled() {
+		n = 1_000
+	}
+	if os.Getenv("WEIR_TOKENIZERS") != "" {
 		n = compared
 	}
 	list := familyTexts(97, n)
