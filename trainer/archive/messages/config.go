@@ -35,7 +35,7 @@ type S3Config struct {
 	PathStyle bool `koanf:"path_style"`
 	// SpoolBytes bounds the segments that wait, synced, in the archive's folder messages until the bucket has confirmed them. When that many
 	// wait, a run with archive.required waits before its next step; another goes on and counts the messages that it does not keep.
-	SpoolBytes int64 `koanf:"spool_bytes" default:"1073741824"`
+	SpoolBytes int64 `koanf:"spool_bytes" default:"1073741824" min:"0"`
 	// Delay is how long a small segment waits on this disk to be joined with the next, so that the bucket has few objects.
 	Delay time.Duration `koanf:"delay" default:"1m" min:"0s"`
 }
