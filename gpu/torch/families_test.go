@@ -21,13 +21,33 @@ import (
 // familyCase is a family that only Transformers has, of testdata/families.py.
 type familyCase struct {
 	name, dtype string
-	// also has the case run as a whole in a test that is not full.
-	also bool
+	// begin is the least that has the case run as a whole.
+	begin extent
+}
+
+// extent is how much is tested.
+type extent int
+
+const (
+	everyFamily extent = iota // with WEIR_FAMILIES=all: each takes half a minute
+	fullTests                 // with WEIR_TEST=full too
+	everyTest
+)
+
+// testExtent is the extent of this run of the tests.
+func testExtent() extent {
+	switch {
+	case os.Getenv("WEIR_FAMILIES") == "all":
+		return everyFamily
+	case fulltest.Enabled():
+		return fullTests
+	}
+	return everyTest
 }
 
 func familyCases() []familyCase {
 	return []familyCase{
-		{name: "gemma2", dtype: "float32"},
+		{name: "gemma2", dtype: "float32", begin: fullTests},
 		{name: "gemma3", dtype: "bfloat16"},
 		{name: "mistral", dtype: "float32"},
 		{name: "phi3", dtype: "bfloat16"},
@@ -35,7 +55,7 @@ func familyCases() []familyCase {
 		{name: "olmo2", dtype: "float32"},
 		{name: "smollm3", dtype: "float32"},
 		{name: "granite", dtype: "float32"},
-		{name: "qwen3_moe", dtype: "bfloat16", also: true},
+		{name: "qwen3_moe", dtype: "bfloat16", begin: everyTest},
 		{name: "mixtral", dtype: "float32"},
 		{name: "granitemoe", dtype: "float32"},
 		{name: "gpt_neox", dtype: "float32"},
@@ -115,10 +135,10 @@ func TestAFamilyOfTransformersIsTrainedSampledAndExported(t *testing.T) {
 	options := gpu.StepOptions{LearningRate: 1e-2, Beta1: 0.9, Beta2: 0.95, Epsilon: 1e-6, WeightDecay: 0.1, ClipNorm: 1}
 	prompts := [][]int32{part.Tokens[:21], part.Tokens[5:14], part.Tokens[9:34]}
 	for _, c := range familyCases() {
-		if !c.also && !fulltest.Enabled() {
-			continue
-		}
 		t.Run(c.name, func(t *testing.T) {
+			if c.begin < testExtent() {
+				t.Skip("only with WEIR_FAMILIES=all: half a minute each")
+			}
 			dir := filepath.Join(t.TempDir(), "first")
 			ask(t, python, []map[string]any{{"do": "make", "name": c.name, "folder": dir, "dtype": c.dtype}}, &map[string]any{})
 			run := runFamily(t, python, dir, part, up, options, prompts)
