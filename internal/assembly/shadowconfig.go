@@ -42,7 +42,7 @@ func (c *shadowConfig) resolveConfig() (err error) {
 	}
 	flags["run.name"], flags["run.dir"] = c.name, filepath.Join(folder, runfolder.ShadowsFolder)
 	flags["trainer.checkpoint.dir"] = filepath.Join(dir, runfolder.CheckpointsFolder)
-	if _, given := flags["trainer.checkpoint.batches"]; !given {
+	if _, given := flags["trainer.checkpoint.batches"]; !given && c.base.Trainer.Reuse <= 1 {
 		flags["trainer.checkpoint.batches"] = "0" // the run keeps them; those that a start needs stay
 	}
 	from.Files, from.Environ, from.Flags = c.run.Files, c.run.Environ, flags

@@ -62,9 +62,20 @@ func TestAShadowRefusesWhatItsRunDoesNotMake(t *testing.T) {
 func TestShadowsOfARunOfTheDemonstration(t *testing.T) {
 	t.Parallel()
 	fulltest.Need(t, "a run of four steps: the second pass of CI has it")
+	for _, reuse := range []string{"1", "2"} {
+		t.Run("each batch in "+reuse, func(t *testing.T) {
+			t.Parallel()
+			shadowsOfARun(t, reuse)
+		})
+	}
+}
+
+// shadowsOfARun follows a run whose batches are trained on in a number of steps each.
+func shadowsOfARun(t *testing.T, reuse string) {
+	t.Helper()
 	dir := t.TempDir()
 	weir(t, "up", "--run.dir", dir, "--run.name", "mine", "--broker.listen", "127.0.0.1:0", "--trainer.steps", "4",
-		"--trainer.batch_groups", "4", "--trainer.group_size", "4", "--trainer.minibatches", "2", "--trainer.eta", "1",
+		"--trainer.batch_groups", "4", "--trainer.group_size", "4", "--trainer.minibatches", "2", "--trainer.eta", "1", "--trainer.reuse", reuse,
 		"--trainer.max_dropped_groups", "8",
 		"--trainer.cold_start.steps", "60", "--trainer.checkpoint.every", "4", "--model.hidden", "16", "--model.intermediate", "32",
 		"--model.layers", "1", "--eval.every", "0", "--eval.test_questions", "1", "--view.listen", "")
