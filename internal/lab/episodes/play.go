@@ -44,6 +44,8 @@ type Played struct {
 	// OutsideTwice counts calls with an effect outside that were made twice, AnsweredTwice calls of other tools that ended twice.
 	OutsideTwice  int `json:"outside_twice"`
 	AnsweredTwice int `json:"answered_twice"`
+	// ProcessorSeconds is the processor time of the producers, their starts included.
+	ProcessorSeconds float64 `json:"processor_seconds"`
 
 	trajectories map[string]*schemas.Trajectory
 }
@@ -169,7 +171,7 @@ func (s *stage) runProducers(ctx context.Context, program []string, dir string) 
 	started := 0
 	defer func() {
 		for _, c := range all {
-			endProcess(c)
+			s.endProducer(c)
 		}
 	}()
 	start := func(i int) (err error) {
@@ -191,7 +193,7 @@ func (s *stage) runProducers(ctx context.Context, program []string, dir string) 
 			return nil
 		}
 		i := s.out.Kills % len(all)
-		endProcess(all[i])
+		s.endProducer(all[i])
 		s.out.Kills++
 		if err := start(i); err != nil {
 			return err
@@ -212,11 +214,15 @@ func (s *stage) startProducer(program []string, dir string, n int) (*exec.Cmd, e
 	return c, nil
 }
 
-// endProcess ends a process with SIGKILL.
-func endProcess(c *exec.Cmd) {
-	if c != nil && c.Process != nil {
-		_ = c.Process.Kill()
-		_ = c.Wait()
+// endProducer kills a producer, and adds its processor time.
+func (s *stage) endProducer(c *exec.Cmd) {
+	if c == nil || c.Process == nil {
+		return
+	}
+	_ = c.Process.Kill()
+	_ = c.Wait()
+	if of := c.ProcessState; of != nil {
+		s.out.ProcessorSeconds += (of.UserTime() + of.SystemTime()).Seconds()
 	}
 }
 

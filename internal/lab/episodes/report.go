@@ -122,6 +122,9 @@ func (r *Report) Print(out io.Writer) {
 	both("other calls that ended twice", "%d", func(p *Played) any { return p.AnsweredTwice })
 	both("records of journals", "%d", func(p *Played) any { return p.JournalRecords })
 	both("bytes of journals", "%d", func(p *Played) any { return p.JournalBytes })
+	both("processor time of producers a trajectory, ms", "%.2f", func(p *Played) any {
+		return 1e3 * p.ProcessorSeconds / float64(max(1, p.Trained))
+	})
 	killed("share sampled again", "%.2f %%", 100*r.AgainShare)
 	killed("trajectories unlike the undisturbed", "%d", r.Other)
 	killed("p of lengths", "%.3g", r.LengthP)
