@@ -172,7 +172,7 @@ func (d *decoder) firstText(token string, letters *alphabet, added bool) string 
 	return d.tokenText(strings.ReplaceAll(token, string(d.prefix), ""), letters, added)
 }
 
-// stripText is a whole text without what is taken away at its ends.
+// stripText removes the characters that a Strip step takes from both ends of a whole text.
 func (d *decoder) stripText(text string) string {
 	for _, s := range d.strips {
 		for range s.start {

@@ -12,7 +12,8 @@ func isPunctuation(r rune) bool {
 }
 
 // otherAccents are the characters that are marks for Go or for the library, whose tables are older, and not for both. They were found
-// by comparing the library's release 0.23.3 with Go's tables at each character, as those of otherPunctuation were.
+// by comparing the library's release 0.23.3 with Go's tables at each character, as the characters of otherPunctuation were;
+// TestKindsOfCharactersAreThoseOfTheTokenizersLibrary checks both.
 var otherAccents = &unicode.RangeTable{
 	R16: []unicode.Range16{
 		{Lo: 0x07fd, Hi: 0x07fd, Stride: 1},
