@@ -18,13 +18,18 @@ func Start(tb testing.TB) *broker.Broker {
 	return StartIn(tb, Config(tb))
 }
 
-// Config is the configuration that Start uses: a store in the test's directory, a free port, no syncing.
+// room is what a test's broker may set aside for its streams. It is a number of its own: three quarters of the free space, the default, is
+// less than the runs of a suite set aside on a disk that is nearly full, though they never store as much.
+const room = 64 << 30
+
+// Config is the configuration that Start uses: a store in the test's directory, a free port, no syncing, room whatever the disk has.
 func Config(tb testing.TB) broker.Config {
 	tb.Helper()
 	c := broker.DefaultConfig()
 	c.StoreDir = tb.TempDir()
 	c.Listen = "127.0.0.1:0"
 	c.SyncAlways = false
+	c.MaxStoreBytes = room
 	return c
 }
 
