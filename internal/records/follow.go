@@ -40,11 +40,12 @@ func Follow(ctx context.Context, path string, each func(report.Record) error) er
 
 // grown is a metrics file that is read as it grows.
 type grown struct {
-	path string
-	file os.FileInfo // that was read; nil before the first
-	at   int64
-	rest []byte // of a line that is not whole yet
-	over bool   // the newest record is the last of a run
+	path      string
+	file      os.FileInfo // that was read; nil before the first
+	beginning report.Beginning
+	at        int64
+	rest      []byte // of a line that is not whole yet
+	over      bool   // the newest record is the last of a run
 }
 
 // readNext calls each with every record that has come since, and says whether the newest record is the last of a run. A run that goes on
@@ -87,7 +88,11 @@ func (g *grown) readMore() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("follow metrics: %w", err)
 	}
-	if g.file != nil && !os.SameFile(g.file, info) || info.Size() < g.at {
+	other, err := g.beginning.Changed(f)
+	if err != nil {
+		return nil, fmt.Errorf("follow metrics: %w", err)
+	}
+	if other || g.file != nil && !os.SameFile(g.file, info) || info.Size() < g.at {
 		g.at, g.rest, g.over = 0, nil, false
 	}
 	g.file = info

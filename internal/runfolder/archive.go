@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/weir-rl/weir/internal/report"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/trainer/archive"
 )
@@ -20,6 +21,8 @@ type Archive struct {
 
 	mu      sync.RWMutex
 	offsets map[int]int64
+	// beginnings are those of the segments that were read.
+	beginnings map[int]*report.Beginning
 	// newest is the newest segment of the last refresh: the segments before it did not grow any more when they were read.
 	newest int
 	all    []archived
@@ -36,10 +39,14 @@ type archived struct {
 }
 
 func newArchive(checkpoints string) *Archive {
-	return &Archive{dir: filepath.Join(checkpoints, archive.Folder), offsets: map[int]int64{}, at: map[sampleKey]int32{}, texts: map[string]string{}}
+	return &Archive{
+		dir: filepath.Join(checkpoints, archive.Folder), offsets: map[int]int64{}, beginnings: map[int]*report.Beginning{},
+		at: map[sampleKey]int32{}, texts: map[string]string{},
+	}
 }
 
-// refreshEntries reads the new entries, and forgets entries that were removed from the disk to make room.
+// refreshEntries reads the new entries, and forgets entries that were removed from the disk to make room, or whose run was removed and made
+// again.
 func (f *Archive) refreshEntries() error {
 	segments, err := archive.Segments(f.dir)
 	if err != nil {
@@ -47,9 +54,15 @@ func (f *Archive) refreshEntries() error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if err := f.forgetReplaced(segments); err != nil {
+		return err
+	}
 	for _, n := range segments {
 		if _, read := f.offsets[n]; read && n < f.newest {
 			continue
+		}
+		if _, err := f.hasChanged(n); err != nil {
+			return err
 		}
 		lines, next, err := archive.ReadLines(f.dir, n, f.offsets[n])
 		if errors.Is(err, archive.ErrGone) {
@@ -68,11 +81,49 @@ func (f *Archive) refreshEntries() error {
 	return nil
 }
 
+// forgetReplaced forgets all entries where the oldest segment that was read is another file now: then so are all. The lock is held.
+func (f *Archive) forgetReplaced(segments []int) error {
+	for _, n := range segments {
+		if _, read := f.offsets[n]; !read {
+			continue
+		}
+		other, err := f.hasChanged(n)
+		if other {
+			clear(f.offsets)
+			clear(f.beginnings)
+			clear(f.at)
+			clear(f.texts)
+			f.all, f.newest = nil, 0
+		}
+		return err
+	}
+	return nil
+}
+
+// hasChanged reports whether a segment's lines begin otherwise than they did, and remembers how they begin.
+func (f *Archive) hasChanged(segment int) (bool, error) {
+	lines, err := archive.OpenLines(f.dir, segment)
+	if errors.Is(err, archive.ErrGone) {
+		return false, nil // removed in between
+	}
+	if err != nil {
+		return false, fmt.Errorf("read the archive: %w", err)
+	}
+	defer lines.Close()
+	b := f.beginnings[segment]
+	if b == nil {
+		b = new(report.Beginning)
+		f.beginnings[segment] = b
+	}
+	return b.Changed(lines)
+}
+
 // forgetRemoved forgets the entries of segments that are not among the present ones. The lock is held. What others hold of the list stays as
 // it is.
 func (f *Archive) forgetRemoved(present []int) {
 	kept := len(f.offsets)
 	maps.DeleteFunc(f.offsets, func(n int, _ int64) bool { return !slices.Contains(present, n) })
+	maps.DeleteFunc(f.beginnings, func(n int, _ *report.Beginning) bool { return !slices.Contains(present, n) })
 	if len(f.offsets) == kept {
 		return
 	}

@@ -43,6 +43,8 @@ type Folder struct {
 
 	mu    sync.Mutex
 	codec tokenizer.Codec
+	// codecOf is how often the record of steps was forgotten when codec was read.
+	codecOf uint64
 }
 
 // Open opens a run and reads nothing yet: Refresh does.
@@ -79,7 +81,8 @@ func (f *Folder) Tokenizer() (tokenizer.Codec, error) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.codec != nil {
+	of := f.Steps.timesForgotten()
+	if f.codec != nil && f.codecOf == of {
 		return f.codec, nil // a run keeps its tokenizer
 	}
 	for _, step := range steps {
@@ -90,7 +93,7 @@ func (f *Folder) Tokenizer() (tokenizer.Codec, error) {
 		if err != nil {
 			return nil, err
 		}
-		f.codec = c
+		f.codec, f.codecOf = c, of
 		return c, nil
 	}
 	return nil, nil

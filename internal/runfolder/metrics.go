@@ -25,6 +25,7 @@ type Metrics struct {
 	mu sync.RWMutex
 	// generation grows whenever lines were read.
 	generation uint64
+	beginning  report.Beginning
 	offset     int64
 	records    []report.Record
 	place      map[string]int
@@ -32,10 +33,13 @@ type Metrics struct {
 
 func newMetrics(path string) *Metrics { return &Metrics{path: path, place: map[string]int{}} }
 
-// refreshLines reads the new lines.
+// refreshLines reads the new lines, or all where another file is in the file's place. A file that is not there has none.
 func (n *Metrics) refreshLines() error {
 	f, err := os.Open(n.path)
 	if errors.Is(err, fs.ErrNotExist) {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.forgetLines()
 		return nil
 	}
 	if err != nil {
@@ -48,10 +52,12 @@ func (n *Metrics) refreshLines() error {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if info.Size() < n.offset {
-		n.generation++
-		n.offset, n.records = 0, nil
-		clear(n.place)
+	other, err := n.beginning.Changed(f)
+	if err != nil {
+		return fmt.Errorf("read metrics: %w", err)
+	}
+	if other || info.Size() < n.offset {
+		n.forgetLines()
 	}
 	if info.Size() == n.offset {
 		return nil
@@ -72,6 +78,16 @@ func (n *Metrics) refreshLines() error {
 		n.offset += int64(len(line))
 		n.addMetricLine(line)
 	}
+}
+
+// forgetLines forgets what was read. The lock is held.
+func (n *Metrics) forgetLines() {
+	if n.offset == 0 {
+		return
+	}
+	n.generation++
+	n.offset, n.records = 0, nil
+	clear(n.place)
 }
 
 // addMetricLine takes a line in: of a step that was done twice the last counts.

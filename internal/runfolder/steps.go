@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weir-rl/weir/internal/report"
 	"github.com/weir-rl/weir/trainer/batch"
 	"github.com/weir-rl/weir/trainer/checkpoint"
 )
@@ -26,7 +27,10 @@ type Steps struct {
 	mu sync.RWMutex
 	// generation grows whenever something has changed.
 	generation uint64
-	info       fileState
+	// forgotten grows whenever everything was forgotten: the run went back, or was removed and made again.
+	forgotten uint64
+	info      fileState
+	beginning report.Beginning
 	// offset is where the last line begins; last is that line, marks are the lengths before it.
 	offset int64
 	last   []byte
@@ -82,6 +86,11 @@ func newSteps(checkpoints string) *Steps {
 func (x *Steps) refreshSteps() error {
 	info, err := os.Stat(x.path)
 	if errors.Is(err, fs.ErrNotExist) {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		if x.last != nil {
+			x.forgetSteps()
+		}
 		return nil
 	}
 	if err != nil {
@@ -113,6 +122,13 @@ func (x *Steps) readLines() error {
 		return err
 	}
 	defer f.Close()
+	other, err := x.beginning.Changed(f)
+	if err != nil {
+		return err
+	}
+	if other {
+		return x.readAnew()
+	}
 	if _, err := f.Seek(x.offset, io.SeekStart); err != nil {
 		return err
 	}
@@ -121,7 +137,7 @@ func (x *Steps) readLines() error {
 		line, err := in.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
 			if first && x.last != nil { // the line that was read is gone: the run went back
-				return x.readAnew(f)
+				return x.readAnew()
 			}
 			return nil // the end, or a line written in part
 		}
@@ -132,7 +148,7 @@ func (x *Steps) readLines() error {
 		case first && x.last != nil && bytes.Equal(line, x.last):
 			continue
 		case first && x.last != nil && !sameStep(line, x.last):
-			return x.readAnew(f)
+			return x.readAnew()
 		case first && x.last != nil: // the same step, written anew
 			x.cutBackTo(x.marks)
 		case x.last != nil:
@@ -147,15 +163,25 @@ func (x *Steps) readLines() error {
 }
 
 // readAnew forgets everything and reads the file from its beginning.
-func (x *Steps) readAnew(f *os.File) error {
-	if _, err := f.Seek(0, io.SeekStart); err != nil {
-		return err
-	}
-	x.cutBackTo(marks{})
-	x.offset, x.last, x.marks = 0, nil, marks{}
-	x.generation++
-	x.sums = nil
+func (x *Steps) readAnew() error {
+	x.forgetSteps()
 	return x.readLines()
+}
+
+// forgetSteps forgets everything that was read. The lock is held.
+func (x *Steps) forgetSteps() {
+	x.cutBackTo(marks{})
+	x.info, x.offset, x.last, x.marks = fileState{}, 0, nil, marks{}
+	x.generation++
+	x.forgotten++
+	x.sums = nil
+}
+
+// timesForgotten returns how often everything was forgotten.
+func (x *Steps) timesForgotten() uint64 {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return x.forgotten
 }
 
 // sameStep reports whether two lines are of the same step.

@@ -17,13 +17,19 @@ const maxFrame = 1 << 30
 // ErrGone is returned for an entry's data when its segment was removed to make room, or its end was lost in a crash.
 var ErrGone = errors.New("the archive does not hold it any more")
 
+// OpenLines opens the lines of a segment. A segment that was removed is ErrGone.
+func OpenLines(dir string, segment int) (*os.File, error) {
+	f, err := os.Open(linesPath(dir, segment))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, ErrGone
+	}
+	return f, err
+}
+
 // ReadLines reads the lines of a segment from an offset on, and returns the offset after the last whole line. A segment that
 // was removed is ErrGone.
 func ReadLines(dir string, segment int, offset int64) (lines []byte, next int64, err error) {
-	f, err := os.Open(linesPath(dir, segment))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, offset, ErrGone
-	}
+	f, err := OpenLines(dir, segment)
 	if err != nil {
 		return nil, offset, err
 	}
