@@ -70,7 +70,10 @@ func (v *Viewer) Runs(args []string) ([]view.Run, error) {
 		runs = append(runs, v.FolderRun(dir))
 	}
 	if own := v.cfg.Run.Name; len(args) == 0 && v.cfg.Broker.URL != "" && !slices.ContainsFunc(runs, func(r view.Run) bool { return r.Name == own }) {
-		runs = append(runs, view.Run{Run: runfolder.Run{Name: own, Connect: v.connectTo(own, "")}, Chat: newChatter(*v.models, v.viewerAsks(), v.ownConfig)})
+		run := runfolder.Run{ // the folder may not be there yet, or never, where it is on another machine
+			Name: own, Dir: v.cfg.Folder(), Checkpoints: v.cfg.Trainer.Checkpoint.Dir, Messages: KeptMessages(v.cfg), Connect: v.connectTo(own, ""),
+		}
+		runs = append(runs, view.Run{Run: run, Chat: newChatter(*v.models, v.viewerAsks(), v.ownConfig)})
 	}
 	if len(runs) == 0 {
 		return nil, fmt.Errorf("%s holds no run: name folders of runs, another --run.dir, or a broker and a run by --broker.url and --run.name", v.cfg.Run.Dir)

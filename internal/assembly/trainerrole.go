@@ -60,6 +60,7 @@ func (t *trainerRole) trainPolicy(ctx context.Context) error {
 	trained, done := context.WithCancel(ctx)
 	deps.Observer = func(e schemas.Event) {
 		t.mark.noteOnce()
+		e.Worker = t.worker
 		t.book.addEvent(ctx, e)
 		if note := t.odd.addStep(&e); note != "" {
 			t.view.Note(note)
@@ -91,6 +92,7 @@ type trainerRole struct {
 	staged  func(stage string)                                       // is called after each part of a step; nil for nobody
 	before  func(settings map[string]string) (learner.Config, error) // of steps that were trained under other settings
 
+	worker string // the trainer's name in events
 	file   string // of metrics
 	book   *recordBook
 	engine gpu.Engine
@@ -198,14 +200,14 @@ func (t *trainerRole) openEngine(ctx context.Context) (err error) {
 func (t *trainerRole) announceTrainer(ctx context.Context) error {
 	t.health.Set("run", nil)
 	t.atClose(t.watchWork(ctx, t.trainerWork()))
-	worker := streams.WorkerName("trainer")
-	tracer, stopTracing, err := t.openTracer(ctx, streams.RoleTrainer, worker)
+	t.worker = streams.WorkerName("trainer")
+	tracer, stopTracing, err := t.openTracer(ctx, streams.RoleTrainer, t.worker)
 	if err != nil {
 		return err
 	}
 	t.tracer = tracer
 	t.atClose(stopTracing)
-	t.atClose(t.keepPresence(ctx, t.run, "trainer", worker))
+	t.atClose(t.keepPresence(ctx, t.run, "trainer", t.worker))
 	steps, err := checkpoint.Steps(t.cfg.Trainer.Checkpoint.Dir)
 	t.mark.cfg, t.mark.build, t.mark.log, t.mark.used = t.cfg, t.build, t.log, len(steps) == 0
 	return err

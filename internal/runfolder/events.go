@@ -51,12 +51,7 @@ func (v *Events) Add(e *schemas.Event, stored time.Time) {
 	if e.Role == RoleOperator {
 		s.Acts = appendEvent(s.Acts, now, shownActs)
 	}
-	switch {
-	case e.Type == schemas.EventRunDone:
-		s.Done = true
-	case e.Role == RoleTrainer && e.Type == schemas.EventWorkerJoined:
-		s.Done = false
-	}
+	s.Done = v.History.state == StateFinished
 }
 
 // appendEvent appends an event and keeps the newest so many.

@@ -128,11 +128,11 @@ type History struct {
 	// LastStep and LastScore are nil before the first.
 	LastStep, LastScore *schemas.Event
 
-	state     State
-	stepped   time.Time      // of the newest step, or publication
-	coldStart *schemas.Event // the newest step of a supervised start that goes on
-	trouble   string         // why no step can be done, since the last
-	failures  report.Failures
+	standing
+	trainers trainers
+	stepped  time.Time // of the newest step, or publication
+	trouble  string    // why no step can be done, since the last
+	failures report.Failures
 }
 
 // failingTask returns the task with the most failures where none of its episodes has succeeded since the newest step.
@@ -162,6 +162,7 @@ func (h *History) Add(e *schemas.Event) {
 		return
 	}
 	if e.Type == schemas.EventWorkerHere {
+		h.trainers.noteHeard(e, h.standing)
 		if h.state == "" { // the events before it are too old to be read
 			h.state, h.LastHeard = StateStarting, e.At
 		}
@@ -170,13 +171,16 @@ func (h *History) Add(e *schemas.Event) {
 	h.LastHeard = e.At
 	switch e.Type {
 	case schemas.EventWorkerJoined:
+		h.trainers.noteHeard(e, h.standing)
 		h.state, h.coldStart = StateStarting, nil
 	case schemas.EventColdStart:
 		h.state, h.coldStart = StateStarting, e
 	case schemas.EventVersionPublished:
 		h.state, h.stepped = StateRunning, e.At
+		h.trainers.noteStep(e.Worker)
 	case schemas.EventStepDone:
 		h.state, h.stepped, h.LastStep, h.trouble = StateRunning, e.At, e, ""
+		h.trainers.noteStep(e.Worker)
 	case schemas.EventDropped:
 		h.trouble = e.Message
 	case schemas.EventEvaluated:
@@ -184,9 +188,7 @@ func (h *History) Add(e *schemas.Event) {
 	case schemas.EventRunDone:
 		h.state = StateFinished
 	case schemas.EventWorkerLeft:
-		if h.state != StateFinished {
-			h.state = StateLeft
-		}
+		h.standing = h.trainers.noteLeft(e, h.standing)
 	}
 }
 

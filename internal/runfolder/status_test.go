@@ -82,6 +82,55 @@ func TestTheStateOfARunIsWhatItsEventsTell(t *testing.T) {
 	}
 }
 
+// Finding 2 of the ninth reader: a second trainer that was started beside a run's, was refused and left, made the run's status "left", or
+// "starting", until the next step, while the run went on.
+func TestATrainerThatIsRefusedDoesNotChangeTheState(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	event := func(kind schemas.EventType, worker string, after time.Duration) *schemas.Event {
+		return &schemas.Event{
+			Type: kind, Role: "trainer", Worker: worker, At: at.Add(after), Step: 7, PolicyVersion: 7, Metrics: map[string]float64{schemas.MetricAgain: 30, "time/step": 600},
+		}
+	}
+	const joined, here, left = schemas.EventWorkerJoined, schemas.EventWorkerHere, schemas.EventWorkerLeft
+	const cold, published, step, done = schemas.EventColdStart, schemas.EventVersionPublished, schemas.EventStepDone, schemas.EventRunDone
+	for _, c := range []struct {
+		name   string
+		events []*schemas.Event
+		state  State
+	}{
+		{"refused", []*schemas.Event{event(joined, "a", 0), event(step, "a", 1), event(joined, "b", 2), event(left, "b", 3)}, StateRunning},
+		{"refused, of an older build", []*schemas.Event{event(joined, "a", 0), event(step, "", 1), event(joined, "b", 2), event(left, "b", 3)}, StateRunning},
+		{"refused in a cold start", []*schemas.Event{event(joined, "a", 0), event(step, "a", 1), event(joined, "b", 2), event(cold, "b", 3), event(left, "b", 4)}, StateRunning},
+		{"a step meanwhile", []*schemas.Event{event(joined, "a", 0), event(step, "a", 1), event(joined, "b", 2), event(step, "a", 3), event(left, "b", 4)}, StateRunning},
+		{"two refused", []*schemas.Event{
+			event(joined, "a", 0), event(step, "a", 1), event(joined, "b", 2), event(joined, "c", 3), event(left, "c", 4), event(left, "b", 5),
+		}, StateRunning},
+		{"two refused, the first first", []*schemas.Event{
+			event(joined, "a", 0), event(step, "a", 1), event(joined, "b", 2), event(joined, "c", 3), event(left, "b", 4), event(left, "c", 6),
+		}, StateRunning},
+		{"the run is over", []*schemas.Event{
+			event(joined, "a", 0), event(step, "a", 1), event(done, "a", 2), event(left, "a", 3), event(joined, "b", 4), event(left, "b", 5),
+		}, StateFinished},
+		{"replaced", []*schemas.Event{event(joined, "a", 0), event(step, "a", 1), event(joined, "b", 2), event(published, "b", 3), event(left, "b", 4)}, StateLeft},
+		{"the older leaves", []*schemas.Event{event(joined, "a", 0), event(step, "a", 1), event(joined, "b", 2), event(published, "b", 3), event(left, "a", 4)}, StateRunning},
+		{"killed long ago", []*schemas.Event{
+			event(joined, "a", 0), event(step, "a", 1), event(here, "a", 30*time.Second), event(joined, "b", time.Hour), event(left, "b", time.Hour+1),
+		}, StateLeft},
+		{"there by its signs alone", []*schemas.Event{event(here, "a", 0), event(step, "a", 1), event(joined, "b", 2), event(left, "b", 3)}, StateRunning},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			told := NewEvents(at)
+			for _, e := range c.events {
+				told.Add(e, e.At)
+			}
+			require.Equal(t, c.state, told.History.Status(at.Add(time.Second)).State)
+			require.Equal(t, c.state == StateFinished, told.Streams(at).Done)
+		})
+	}
+}
+
 // A time long ago is rounded to what a reader wants.
 func TestATimeLongAgoIsRounded(t *testing.T) {
 	t.Parallel()
