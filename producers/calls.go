@@ -195,6 +195,9 @@ func (e *Episode) callTool(ctx context.Context, tool Tool, call ToolCall, index 
 	if tool == nil {
 		return Observation{}, fmt.Errorf("there is no tool named %q", call.Name)
 	}
+	if text, replaced := e.env.Results[index]; replaced {
+		return Observation{Text: text}, nil
+	}
 	err = Guard(func() (err error) {
 		said, err = tool.Call(e.env.metrics.withAbandonCount(ctx, call.Name), Call{
 			Arguments: call.Arguments, Run: e.ticket.Run, Episode: e.ticket.ID, Index: index, Seed: e.drawingSeed(),

@@ -23,6 +23,8 @@ type Environment struct {
 	// MaxSegments ends an episode that would begin another segment where its ticket has no bound of its own: the trainer refuses
 	// trajectories beyond. 0 ends none.
 	MaxSegments int
+	// Results are what calls of tools return in place of their tools, by [Call.Index]: these calls are not made. nil replaces none.
+	Results map[int]string
 	// Watch is told each move of an episode as it comes, from several goroutines where several contexts or calls go on at the same time;
 	// nil for nobody. It must not call the episode.
 	Watch func(Move)

@@ -77,7 +77,8 @@ func addCommands(a *app, root *cobra.Command) {
 		}},
 		{"look", "Look at a run:", []*cobra.Command{
 			newStatusCommand(a), newViewCommand(a), newWorkersCommand(a), newStreamsCommand(a), newTrajectoryCommand(a), newTraceCommand(a),
-			newInspectCommand(a), newAuditCommand(a), newReplayCommand(a), newRescoreCommand(a), newForkCommand(a), newRecordsCommand(a),
+			newInspectCommand(a), newAuditCommand(a), newReplayCommand(a), newBranchCommand(a), newRescoreCommand(a), newForkCommand(a),
+			newRecordsCommand(a),
 		}},
 		{"model", "Ask, score and serve a model:", []*cobra.Command{
 			newEvalCommand(a), newChatCommand(a), newAgentCommand(a), newServeCommand(a), newModelCommand(a), newGenerateCommand(a),

@@ -37,10 +37,15 @@ func replayOf(cmd *cobra.Command, s *assembly.Run, id string, model *assembly.Mo
 	if err != nil {
 		return nil, err
 	}
-	oldest, newest := t.OldestVersion(), t.NewestVersion()
-	if newest < 0 {
+	if t.NewestVersion() < 0 {
 		return nil, fmt.Errorf("trajectory %s: the policy sampled none of its tokens: there is nothing to run again", id)
 	}
+	return replayedBy(s, t, model)
+}
+
+// replayedBy finds the version that runs a trajectory again, and has model name that version where no other is named.
+func replayedBy(s *assembly.Run, t *schemas.Trajectory, model *assembly.ModelChoice) (*replayed, error) {
+	oldest, newest := t.OldestVersion(), t.NewestVersion()
 	out := &replayed{was: t, version: newest}
 	if oldest != newest {
 		out.inexact = fmt.Sprintf("versions %d to %d sampled it, and %d alone runs it again", oldest, newest, newest)
@@ -57,7 +62,7 @@ func replayOf(cmd *cobra.Command, s *assembly.Run, id string, model *assembly.Mo
 		return nil, err
 	}
 	if !slices.Contains(steps, newest) {
-		return nil, fmt.Errorf("trajectory %s: version %d, which sampled it, is not kept: --step names another, of %v; trainer.checkpoint.keep says how many stay", id, newest, steps)
+		return nil, fmt.Errorf("trajectory %s: version %d, which sampled it, is not kept: --step names another, of %v; trainer.checkpoint.keep says how many stay", t.ID, newest, steps)
 	}
 	model.Step = newest
 	return out.noteRounding(s.Config), nil
