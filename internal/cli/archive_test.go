@@ -286,7 +286,7 @@ func TestMessagesInABucketAreReadByEveryCommand(t *testing.T) {
 	require.NotEmpty(t, rows)
 	page := runfolder.Open(runfolder.Run{Name: "demo", Dir: filepath.Join(dir, "demo"), Messages: messagesOf(t, dir)})
 	defer page.Close()
-	read, err := page.FromMessages(used.ID)
+	read, err := page.FromMessages(used.ID, used.Sequence)
 	require.NoError(t, err)
 	require.Equal(t, used.ID, read.ID)
 

@@ -133,7 +133,7 @@ func mergeRefused(found, refused []runfolder.Refused) []runfolder.Refused {
 		switch {
 		case at < 0:
 			found = append(found, r)
-		case found[at].Fate == runfolder.FateRefused && found[at].Trajectory == nil:
+		case found[at].Fate == runfolder.FateRefused && found[at].Trajectory == nil && found[at].Sequence == r.Sequence:
 			found[at].Trajectory, found[at].Detail = r.Trajectory, r.Detail
 		}
 	}
@@ -257,7 +257,7 @@ func (r *runRecord) printRollout(t runfolder.Refused, asJSON, explain bool) erro
 // readKept reads a trajectory from the batch of its step, or from the archive where no step used it; nil where it is not kept.
 func (r *runRecord) readKept(v runfolder.Verdict) (*schemas.Trajectory, error) {
 	if !v.Fate.Used() {
-		return r.folder.Archived(v.ID)
+		return r.folder.Archived(v.ID, v.Sequence)
 	}
 	kept, err := r.record.Batch(v.Step)
 	if err != nil && !errors.Is(err, checkpoint.ErrNoBatch) {
@@ -265,7 +265,7 @@ func (r *runRecord) readKept(v runfolder.Verdict) (*schemas.Trajectory, error) {
 	}
 	at := slices.IndexFunc(kept, func(k *schemas.Trajectory) bool { return k.ID == v.ID })
 	if at < 0 {
-		return r.folder.FromMessages(v.ID)
+		return r.folder.FromMessages(v.ID, v.Sequence)
 	}
 	return kept[at], nil
 }

@@ -63,15 +63,14 @@ func Write(ctx context.Context, folder *runfolder.Folder, record runfolder.Recor
 			continue
 		}
 		v, known := verdicts[runfolder.Name{ID: k.ID, Sequence: k.Sequence}]
-		numbers, err := folder.Archive.Numbers(k.ID)
-		if err != nil {
-			n.Damaged++
-			if o.Damaged != nil {
-				o.Damaged(err)
+		var numbers []archive.Numbers
+		if v.Fate.Used() { // else they are of another trajectory of the ticket
+			if numbers, err = folder.Archive.Numbers(k.ID, v.Step); err != nil {
+				n.Damaged++
+				if o.Damaged != nil {
+					o.Damaged(err)
+				}
 			}
-		}
-		if !v.Fate.Used() {
-			numbers = nil // they are of another trajectory of the ticket
 		}
 		if err := w.addTrajectory(&n, k, newTrajectoryRow(k, v, known), numbers); err != nil {
 			return n, err

@@ -26,16 +26,18 @@ type Archive struct {
 	// newest is the newest segment of the last refresh: the segments before it did not grow any more when they were read.
 	newest int
 	all    []archived
-	// at is the newest entry of a ticket.
+	// at is the newest entry of a ticket, each archived.before the entry of the same ticket before.
 	at map[sampleKey]int32
 	// texts holds a single copy of each text that many entries share.
 	texts map[string]string
 }
 
-// archived is an entry and the segment that it points into.
+// archived is an entry and the segment that it points into. A ticket has several where its trajectory came more than once, or was trained on
+// more than once.
 type archived struct {
 	archive.Entry
 	segment int
+	before  int32 // -1 where there is none
 }
 
 func newArchive(checkpoints string) *Archive {
@@ -136,10 +138,8 @@ func (f *Archive) forgetRemoved(present []int) {
 			continue
 		}
 		f.shareTexts(&e.Entry)
-		if k, ok := sampleOf(e.ID); ok {
-			f.at[k] = int32(len(all))
-		}
 		all = append(all, *e)
+		f.noteNewest(&all[len(all)-1], int32(len(all)-1))
 	}
 	f.all = all
 }
@@ -149,13 +149,25 @@ func (f *Archive) addEntryLine(line []byte, segment int) {
 	if json.Unmarshal(line, &e) != nil {
 		return
 	}
+	if _, ok := sampleOf(e.ID); !ok {
+		return
+	}
+	f.shareTexts(&e)
+	f.all = append(f.all, archived{Entry: e, segment: segment})
+	f.noteNewest(&f.all[len(f.all)-1], int32(len(f.all)-1))
+}
+
+// noteNewest takes an entry in as the newest of its ticket. The lock is held.
+func (f *Archive) noteNewest(e *archived, number int32) {
+	e.before = -1
 	k, ok := sampleOf(e.ID)
 	if !ok {
 		return
 	}
-	f.shareTexts(&e)
-	f.at[k] = int32(len(f.all))
-	f.all = append(f.all, archived{e, segment})
+	if before, seen := f.at[k]; seen {
+		e.before = before
+	}
+	f.at[k] = number
 }
 
 // shareTexts puts the shared copies of an entry's texts in the place of its own.
@@ -178,8 +190,8 @@ func (f *Archive) eachEntry(use func(*archive.Entry)) {
 	}
 }
 
-// newestEntry returns the newest entry of an id; nil where there is none.
-func (f *Archive) newestEntry(id string) *archived {
+// newestEntry returns the newest entry of an id that is wanted; nil where there is none.
+func (f *Archive) newestEntry(id string, wanted func(*archived) bool) *archived {
 	k, ok := sampleOf(id)
 	if !ok {
 		return nil
@@ -187,27 +199,48 @@ func (f *Archive) newestEntry(id string) *archived {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	i, ok := f.at[k]
-	if !ok {
-		return nil
+	for ok && i >= 0 {
+		if found := f.all[i]; wanted(&found) {
+			return &found
+		}
+		i = f.all[i].before
 	}
-	found := f.all[i]
-	return &found
+	return nil
+}
+
+// decidingEntry returns the entry that says what became of a ticket, whose newest entry is given: one that a step used, else the newest that is
+// not the second trajectory of the ticket. The lock is held.
+func (f *Archive) decidingEntry(newest int32) *archived {
+	decides := &f.all[newest]
+	for i := newest; i >= 0; i = f.all[i].before {
+		e := &f.all[i]
+		if e.Fate != archive.FateRejected {
+			return e
+		}
+		if decides.Reason == schemas.ReasonDuplicate {
+			decides = e
+		}
+	}
+	return decides
+}
+
+// ofMessage wants the entry of a message; 0 is any message.
+func ofMessage(sequence uint64) func(*archived) bool {
+	return func(e *archived) bool { return sequence == 0 || e.Sequence == sequence }
 }
 
 // AddFacts puts the archive's facts beside the rows of a list.
 func (f *Archive) AddFacts(rows []Listed) {
 	for i := range rows {
-		e := f.newestEntry(rows[i].ID)
-		if e == nil || e.Sequence != rows[i].Sequence {
-			continue
+		if e := f.newestEntry(rows[i].ID, ofMessage(rows[i].Sequence)); e != nil {
+			rows[i].Facts = e.entryFacts()
 		}
-		rows[i].Facts = e.entryFacts()
 	}
 }
 
-// FactsOf returns the archive's facts of an id; nil where it has none.
-func (f *Archive) FactsOf(id string) *Facts {
-	e := f.newestEntry(id)
+// FactsOf returns the archive's facts of the message of an id that has a sequence number, of its newest message by 0; nil where it has none.
+func (f *Archive) FactsOf(id string, sequence uint64) *Facts {
+	e := f.newestEntry(id, ofMessage(sequence))
 	if e == nil {
 		return nil
 	}
@@ -222,19 +255,19 @@ func (e *archived) entryFacts() *Facts {
 	}
 }
 
-// readTrajectory returns a trajectory that was not trained on; archive.ErrGone is returned when it was not kept.
-func (f *Archive) readTrajectory(id string) (*schemas.Trajectory, error) {
-	e := f.newestEntry(id)
-	if e == nil || e.Fate != archive.FateRejected {
+// readTrajectory returns a trajectory that was not trained on, by 0 the newest of the id; archive.ErrGone is returned when it was not kept.
+func (f *Archive) readTrajectory(id string, sequence uint64) (*schemas.Trajectory, error) {
+	e := f.newestEntry(id, func(e *archived) bool { return e.Fate == archive.FateRejected && ofMessage(sequence)(e) })
+	if e == nil {
 		return nil, archive.ErrGone
 	}
 	return archive.ReadTrajectory(f.dir, e.segment, &e.Entry)
 }
 
-// Numbers returns the numbers that the step computed for each token of a trajectory; nil where they were not kept.
-func (f *Archive) Numbers(id string) ([]archive.Numbers, error) {
-	e := f.newestEntry(id)
-	if e == nil || e.Fate != archive.FateTrained {
+// Numbers returns the numbers that a step computed for each token of a trajectory; nil where they were not kept.
+func (f *Archive) Numbers(id string, step int64) ([]archive.Numbers, error) {
+	e := f.newestEntry(id, func(e *archived) bool { return e.Fate == archive.FateTrained && e.Step == step })
+	if e == nil {
 		return nil, nil
 	}
 	all, err := archive.ReadNumbers(f.dir, e.segment, &e.Entry)

@@ -28,9 +28,9 @@ func TestEntriesThatWereRemovedAreForgotten(t *testing.T) {
 		require.LessOrEqual(t, len(f.offsets), 3)
 		require.LessOrEqual(t, len(f.texts), 3+2)
 	}
-	require.Nil(t, f.FactsOf("g000037-a0-0"))
+	require.Nil(t, f.FactsOf("g000037-a0-0", 0))
 	for n := 38; n <= 40; n++ {
-		facts := f.FactsOf(fmt.Sprintf("g%06d-a0-0", n))
+		facts := f.FactsOf(fmt.Sprintf("g%06d-a0-0", n), 0)
 		require.NotNil(t, facts)
 		require.Equal(t, fmt.Sprintf("q%d", n), facts.Question)
 	}

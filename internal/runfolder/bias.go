@@ -84,7 +84,7 @@ func (f *Archive) Bias() *Bias {
 	all := newBiasValues()
 	sources, tasks, causes := map[string]*BiasSource{}, map[string]*BiasSource{}, map[string]*biasCause{}
 	for _, newest := range f.at {
-		e := &f.all[newest]
+		e := f.decidingEntry(newest)
 		if e.Fate == archive.FateBaseline {
 			continue
 		}

@@ -22,10 +22,8 @@ func drawArchive(t *rapid.T) *Archive {
 		if rapid.Bool().Draw(t, "refused") {
 			e.Fate, e.Reason = archive.FateRejected, "stale"
 		}
-		k, ok := sampleOf(e.ID)
-		require.True(t, ok)
-		f.at[k] = int32(len(f.all))
-		f.all = append(f.all, archived{e, 1})
+		f.all = append(f.all, archived{Entry: e, segment: 1})
+		f.noteNewest(&f.all[len(f.all)-1], int32(len(f.all)-1))
 	}
 	return f
 }
@@ -56,9 +54,8 @@ func TestABiasIsSeen(t *testing.T) {
 		if i > 200 {
 			e.Fate, e.Reason = archive.FateRejected, "stale"
 		}
-		k, _ := sampleOf(e.ID)
-		f.at[k] = int32(i)
-		f.all = append(f.all, archived{e, 1})
+		f.all = append(f.all, archived{Entry: e, segment: 1})
+		f.noteNewest(&f.all[i], int32(i))
 	}
 	b := f.Bias()
 	require.Contains(t, b.Alarm, "duration")

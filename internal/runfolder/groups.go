@@ -37,6 +37,9 @@ type GroupMember struct {
 	// Reward is nil where it is not known; Answer is the beginning of the answer.
 	Reward *float64 `json:"reward"`
 	Answer string   `json:"answer"`
+
+	sequence uint64
+	used     bool
 }
 
 // GroupPage is a part of the list of groups.
@@ -97,21 +100,32 @@ func (x *Steps) groupRows(q Query) ([]GroupRow, uint64) {
 		}
 		g := &groups[i]
 		if r.fate.Used() || g.Fate == "" {
-			g.Fate, g.Reason = r.fate.String(), reasonName(r.reason)
+			g.Fate, g.Reason, g.Step = r.fate.String(), reasonName(r.reason), r.step
 		}
 		g.Members = append(g.Members, groupMember(x.ticketID(&r), &r))
 	}
 	for i := range groups {
-		slices.SortFunc(groups[i].Members, func(a, b GroupMember) int {
-			return cmp.Or(cmp.Compare(len(a.ID), len(b.ID)), strings.Compare(a.ID, b.ID))
+		slices.SortStableFunc(groups[i].Members, func(a, b GroupMember) int {
+			return cmp.Or(cmp.Compare(len(a.ID), len(b.ID)), strings.Compare(a.ID, b.ID), preferUsed(a, b)) // a ticket may be served twice
 		})
 		groups[i].Members = slices.CompactFunc(groups[i].Members, func(a, b GroupMember) bool { return a.ID == b.ID })
 	}
 	return groups, x.generation
 }
 
+// preferUsed puts the message of a ticket that a step used before a message of the same ticket that none used.
+func preferUsed(a, b GroupMember) int {
+	if a.used == b.used {
+		return 0
+	}
+	if a.used {
+		return -1
+	}
+	return 1
+}
+
 func groupMember(id string, r *row) GroupMember {
-	m := GroupMember{ID: id, Fate: r.fate.String()}
+	m := GroupMember{ID: id, Fate: r.fate.String(), sequence: r.sequence, used: r.fate.Used()}
 	if r.fate.Used() {
 		reward := float64(r.reward)
 		m.Reward = &reward
@@ -124,7 +138,7 @@ func (f *Archive) addToGroup(g *GroupRow, top float64) {
 	var rewards []float64
 	for i := range g.Members {
 		m := &g.Members[i]
-		if facts := f.FactsOf(m.ID); facts != nil {
+		if facts := f.FactsOf(m.ID, m.sequence); facts != nil {
 			m.Answer = facts.Answer
 			if m.Reward == nil {
 				m.Reward = &facts.Reward

@@ -20,13 +20,13 @@ func (f *Folder) KeptMessages() messages.Segments {
 	return archive.Config{}.MessagesFolder(f.Checkpoints)
 }
 
-// FromMessages returns a trajectory from the messages that the archive keeps; nil where they lack it. A segment that is damaged is an error
-// only where no other has the trajectory.
-func (f *Folder) FromMessages(id string) (*schemas.Trajectory, error) {
+// FromMessages returns a trajectory from the messages that the archive keeps, by the sequence number 0 the newest of the id; nil where they lack
+// it. A segment that is damaged is an error only where no other has the trajectory.
+func (f *Folder) FromMessages(id string, sequence uint64) (*schemas.Trajectory, error) {
 	if f.Checkpoints == "" && f.Messages == nil {
 		return nil, nil
 	}
-	m, err := messages.Find(f.KeptMessages(), id)
+	m, err := messages.FindMessage(f.KeptMessages(), id, sequence)
 	if damage := (*messages.Damage)(nil); errors.As(err, &damage) {
 		return nil, fmt.Errorf("read trajectory %s of the archive: %w", id, damage)
 	}

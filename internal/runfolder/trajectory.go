@@ -40,6 +40,7 @@ func (f *Folder) Trajectory(ctx context.Context, id string) (*schemas.Trajectory
 // when the record knows the id and no token is kept, and ErrUnknown when the record does not know it.
 func (f *Folder) FindTrajectory(ctx context.Context, entries []Listed, id string) (*schemas.Trajectory, error) {
 	why := ErrUnknown
+	sequence := DecidingSequence(entries)
 	for _, e := range slices.Backward(entries) {
 		fate, _ := ParseFate(e.Fate)
 		if why = ErrNotKept; !fate.Used() {
@@ -51,28 +52,40 @@ func (f *Folder) FindTrajectory(ctx context.Context, entries []Listed, id string
 		}
 		why = err
 	}
-	if t, err := f.Archive.readTrajectory(id); err == nil {
+	if t, err := f.Archive.readTrajectory(id, sequence); err == nil {
 		return t, nil
 	} else if !errors.Is(err, archive.ErrGone) {
 		return nil, err
 	}
-	if t, err := f.FromMessages(id); t != nil || err != nil {
+	if t, err := f.FromMessages(id, sequence); t != nil || err != nil {
 		return t, err
 	}
-	if t := f.fromRejected(ctx, id); t != nil {
+	if t := f.fromRejected(ctx, id, sequence); t != nil {
 		return t, nil
 	}
 	return nil, why
 }
 
+// DecidingSequence returns the sequence number of the message that entries of one id are about: the one that a step used, else the newest; 0
+// for no entries. The messages of a ticket that came twice differ.
+func DecidingSequence(entries []Listed) uint64 {
+	var newest uint64
+	for i := range entries {
+		if newest = entries[i].Sequence; entries[i].rowVerdict().Fate.Used() {
+			break
+		}
+	}
+	return newest
+}
+
 // Archived reads the archive anew and returns a trajectory that no step used; nil where the archive does not have it.
-func (f *Folder) Archived(id string) (*schemas.Trajectory, error) {
+func (f *Folder) Archived(id string, sequence uint64) (*schemas.Trajectory, error) {
 	if err := f.Archive.refreshEntries(); err != nil {
 		return nil, err
 	}
-	t, err := f.Archive.readTrajectory(id)
+	t, err := f.Archive.readTrajectory(id, sequence)
 	if errors.Is(err, archive.ErrGone) {
-		return f.FromMessages(id)
+		return f.FromMessages(id, sequence)
 	}
 	return t, err
 }
@@ -81,7 +94,7 @@ func (f *Folder) Archived(id string) (*schemas.Trajectory, error) {
 const mostRejected = 4096
 
 // fromRejected looks for a trajectory in REJECTED; nil where it is not there, and where no broker answers.
-func (f *Folder) fromRejected(ctx context.Context, id string) *schemas.Trajectory {
+func (f *Folder) fromRejected(ctx context.Context, id string, sequence uint64) *schemas.Trajectory {
 	run, err := f.Broker(ctx)
 	if err != nil {
 		return nil
@@ -93,7 +106,7 @@ func (f *Folder) fromRejected(ctx context.Context, id string) *schemas.Trajector
 		if n++; err != nil || n > mostRejected {
 			return nil
 		}
-		if refused.Trajectory != nil && refused.Verdict.ID == id {
+		if v := refused.Verdict; refused.Trajectory != nil && v.ID == id && (sequence == 0 || v.Sequence == sequence) {
 			return refused.Trajectory
 		}
 	}

@@ -93,7 +93,8 @@ type Tokens struct {
 
 // readDetail tells of a trajectory.
 func (f *shownRun) readDetail(ctx context.Context, id string) (*Detail, error) {
-	d := &Detail{ID: id, Entries: f.folder.Steps.Find(id), Facts: f.folder.Archive.FactsOf(id)}
+	d := &Detail{ID: id, Entries: f.folder.Steps.Find(id)}
+	d.Facts = f.folder.Archive.FactsOf(id, runfolder.DecidingSequence(d.Entries))
 	t, why := f.folder.FindTrajectory(ctx, d.Entries, id)
 	d.Commands = f.commandLines(id, t)
 	if t == nil && len(d.Entries) == 0 && errors.Is(why, runfolder.ErrUnknown) {
@@ -113,7 +114,11 @@ func (f *shownRun) readDetail(ctx context.Context, id string) (*Detail, error) {
 		return nil, fmt.Errorf("read the tokenizer: %w", err)
 	}
 	d.Trajectory = newRollout(t, codec)
-	numbers, err := f.folder.Archive.Numbers(id)
+	at := slices.IndexFunc(d.Entries, func(e runfolder.Listed) bool { return e.Fate == runfolder.FateTrained.String() })
+	if at < 0 {
+		return d, nil
+	}
+	numbers, err := f.folder.Archive.Numbers(id, int64(d.Entries[at].Step))
 	d.Trajectory.addNumbers(numbers)
 	return d, err
 }

@@ -33,12 +33,15 @@ func readSegment(store Segments, name string, use func(*segmentReader) error) (e
 // isGone reports whether a segment was removed since the list was made: to make room, or because another took its place.
 func isGone(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 
-// Find returns the newest message with a trajectory's id. It is ErrNotKept, wrapped, where no segment has it, joined with a *Damage for
+// Find is FindMessage by the id alone: a trajectory's newest message.
+func Find(store Segments, id string) (*Message, error) { return FindMessage(store, id, 0) }
+
+// FindMessage returns the newest message with a trajectory's id and sequence number; 0 is any number. It is ErrNotKept, wrapped, where no segment has it, joined with a *Damage for
 // each segment that could not be read.
-func Find(store Segments, id string) (*Message, error) {
+func FindMessage(store Segments, id string, sequence uint64) (*Message, error) {
 	vanished := map[string]bool{}
 	for {
-		found, gone, err := findOnce(store, id, vanished)
+		found, gone, err := findOnce(store, id, sequence, vanished)
 		if found != nil || !gone {
 			return found, err
 		}
@@ -48,7 +51,7 @@ func Find(store Segments, id string) (*Message, error) {
 
 // findOnce looks through the segments of a list. gone reports whether a segment of it was removed meanwhile, which is then among the
 // vanished names: a store that lists removed segments for a while is not asked for them again and again.
-func findOnce(store Segments, id string, vanished map[string]bool) (found *Message, gone bool, err error) {
+func findOnce(store Segments, id string, sequence uint64, vanished map[string]bool) (found *Message, gone bool, err error) {
 	segments, _, err := listSegments(store)
 	if err != nil {
 		return nil, false, err
@@ -57,7 +60,7 @@ func findOnce(store Segments, id string, vanished map[string]bool) (found *Messa
 	for _, s := range slices.Backward(segments) {
 		err := readSegment(store, s.Name, func(r *segmentReader) error {
 			for _, e := range slices.Backward(r.index.Entries) {
-				if e.ID != id {
+				if e.ID != id || sequence != 0 && e.Sequence != sequence {
 					continue
 				}
 				block, err := r.readBlock(e.Block)
