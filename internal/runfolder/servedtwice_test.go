@@ -2,7 +2,6 @@ package runfolder
 
 import (
 	"fmt"
-	"io"
 	"log/slog"
 	"path/filepath"
 	"testing"
@@ -31,7 +30,7 @@ func TestOfATicketThatWasServedTwiceTheTrajectoryThatAStepUsedIsShown(t *testing
 		}
 	}
 	first, second := served("first", 1), served("second", 0)
-	log := slog.New(slog.NewTextHandler(io.Discard, nil))
+	log := slog.New(slog.DiscardHandler)
 	w, err := archive.Open(filepath.Join(dir, CheckpointsFolder, archive.Folder), archive.DefaultConfig(), log)
 	require.NoError(t, err)
 	origin := func(uint64) archive.Origin { return archive.Origin{} }
