@@ -71,7 +71,8 @@ func (v *Viewer) Runs(args []string) ([]view.Run, error) {
 	}
 	if own := v.cfg.Run.Name; len(args) == 0 && v.cfg.Broker.URL != "" && !slices.ContainsFunc(runs, func(r view.Run) bool { return r.Name == own }) {
 		run := runfolder.Run{ // the folder may not be there yet, or never, where it is on another machine
-			Name: own, Dir: v.cfg.Folder(), Checkpoints: v.cfg.Trainer.Checkpoint.Dir, Messages: KeptMessages(v.cfg), Connect: v.connectTo(own, ""),
+			Name: own, Dir: v.cfg.Folder(), Checkpoints: v.cfg.Trainer.Checkpoint.Dir, Messages: KeptMessages(v.cfg),
+			Connect: v.connectTo(own, ""),
 		}
 		runs = append(runs, view.Run{Run: run, Chat: newChatter(*v.models, v.viewerAsks(), v.ownConfig)})
 	}

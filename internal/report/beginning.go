@@ -11,9 +11,9 @@ import (
 // time, their sequence number or the time of their stream within it.
 const mostBeginning = 1 << 10
 
-// Beginning is the start of a file that only grows. A run whose folder was removed and made again has other files in the same places: neither
-// their sizes nor their numbers on disk tell, since a file system gives the number of a removed file to the next. The zero value has read
-// nothing.
+// Beginning is the start of a file that only grows. A run whose folder was removed and made again has other files in the same places:
+// neither sizes nor numbers on disk tell, since a file system gives the number of a removed file to the next. The zero value has
+// read nothing.
 type Beginning []byte
 
 // Changed reports whether a file begins otherwise than the file of the call before, or is shorter than its start, and remembers how the

@@ -32,8 +32,8 @@ type Archive struct {
 	texts map[string]string
 }
 
-// archived is an entry and the segment that it points into. A ticket has several where its trajectory came more than once, or was trained on
-// more than once.
+// archived is an entry and the segment that it points into. A ticket has several where its trajectory came more than once, or was trained
+// on more than once.
 type archived struct {
 	archive.Entry
 	segment int
@@ -208,8 +208,8 @@ func (f *Archive) newestEntry(id string, wanted func(*archived) bool) *archived 
 	return nil
 }
 
-// decidingEntry returns the entry that says what became of a ticket, whose newest entry is given: one that a step used, else the newest that is
-// not the second trajectory of the ticket. The lock is held.
+// decidingEntry returns the entry that says what became of a ticket, whose newest entry is given: one that a step used, else the newest
+// that is not the second trajectory of the ticket. The lock is held.
 func (f *Archive) decidingEntry(newest int32) *archived {
 	decides := &f.all[newest]
 	for i := newest; i >= 0; i = f.all[i].before {
@@ -238,7 +238,7 @@ func (f *Archive) AddFacts(rows []Listed) {
 	}
 }
 
-// FactsOf returns the archive's facts of the message of an id that has a sequence number, of its newest message by 0; nil where it has none.
+// FactsOf returns the archive's facts of a message of an id, by the sequence number 0 of its newest message; nil where it has none.
 func (f *Archive) FactsOf(id string, sequence uint64) *Facts {
 	e := f.newestEntry(id, ofMessage(sequence))
 	if e == nil {

@@ -20,8 +20,8 @@ func (f *Folder) KeptMessages() messages.Segments {
 	return archive.Config{}.MessagesFolder(f.Checkpoints)
 }
 
-// FromMessages returns a trajectory from the messages that the archive keeps, by the sequence number 0 the newest of the id; nil where they lack
-// it. A segment that is damaged is an error only where no other has the trajectory.
+// FromMessages returns a trajectory from the messages that the archive keeps, by the sequence number 0 the newest of the id; nil where they
+// lack it. A segment that is damaged is an error only where no other has the trajectory.
 func (f *Folder) FromMessages(id string, sequence uint64) (*schemas.Trajectory, error) {
 	if f.Checkpoints == "" && f.Messages == nil {
 		return nil, nil

@@ -7,8 +7,8 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// trainers are the trainers that have joined a run and not left, the newest last. A run has a single trainer that makes steps; a second that
-// was started beside it joins, is refused and leaves.
+// trainers are the trainers that have joined a run and not left, the newest last. A run has a single trainer that makes steps; a second
+// that was started beside it joins, is refused and leaves.
 type trainers []trainerThere
 
 type trainerThere struct {

@@ -66,8 +66,8 @@ func (f *Folder) FindTrajectory(ctx context.Context, entries []Listed, id string
 	return nil, why
 }
 
-// DecidingSequence returns the sequence number of the message that entries of one id are about: the one that a step used, else the newest; 0
-// for no entries. The messages of a ticket that came twice differ.
+// DecidingSequence returns the sequence number of the message that entries of one id are about: the one that a step used, else the newest;
+// 0 for no entries. The messages of a ticket that came twice differ.
 func DecidingSequence(entries []Listed) uint64 {
 	var newest uint64
 	for i := range entries {

@@ -36,8 +36,8 @@ func isGone(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 // Find is FindMessage by the id alone: a trajectory's newest message.
 func Find(store Segments, id string) (*Message, error) { return FindMessage(store, id, 0) }
 
-// FindMessage returns the newest message with a trajectory's id and sequence number; 0 is any number. It is ErrNotKept, wrapped, where no segment has it, joined with a *Damage for
-// each segment that could not be read.
+// FindMessage returns the newest message with a trajectory's id and sequence number; 0 is any number. It is ErrNotKept, wrapped, where no
+// segment has it, joined with a *Damage for each segment that could not be read.
 func FindMessage(store Segments, id string, sequence uint64) (*Message, error) {
 	vanished := map[string]bool{}
 	for {
