@@ -232,7 +232,7 @@ func TestKubernetesManifests(t *testing.T) {
 	require.Equal(t, []string{"producer", "inference"}, kinds["ScaledObject"])
 	require.Equal(t, []string{"broker"}, kinds["StatefulSet"])
 	require.Equal(t, []string{"trainer"}, kinds["Job"])
-	require.Equal(t, []string{"inference", "producer", "tools"}, kinds["Deployment"])
+	require.Equal(t, []string{"inference", "producer", "tools", "archive"}, kinds["Deployment"])
 
 	env := files(t)[filepath.Join("kubernetes", "run.env")]
 	value := func(name string) string {

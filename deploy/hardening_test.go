@@ -15,7 +15,7 @@ import (
 func TestComposeServicesHaveWhatTheyNeedAndNoMore(t *testing.T) {
 	t.Parallel()
 	services := parse(t, filepath.Join("..", "docker-compose.yml"))["services"].(map[string]any)
-	for _, role := range []string{"keys", "broker", "trainer", "inference", "producer", "tools", "view"} {
+	for _, role := range []string{"keys", "broker", "trainer", "inference", "producer", "tools", "archive", "view"} {
 		service := services[role].(map[string]any)
 		require.Equal(t, true, service["read_only"], role)
 		require.Equal(t, []any{"ALL"}, service["cap_drop"], role)
@@ -38,7 +38,7 @@ func TestComposeServicesHaveWhatTheyNeedAndNoMore(t *testing.T) {
 // Defect F9: broker and trainer could write to their image.
 func TestKubernetesContainersHaveWhatTheyNeedAndNoMore(t *testing.T) {
 	t.Parallel()
-	for _, role := range []string{"broker", "trainer", "inference", "producer", "tools"} {
+	for _, role := range []string{"broker", "trainer", "inference", "producer", "tools", "archive"} {
 		text, err := os.ReadFile(filepath.Join("kubernetes", role+".yaml"))
 		require.NoError(t, err)
 		found := false

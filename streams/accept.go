@@ -156,12 +156,17 @@ func (f *Feed) assembleParts(ctx context.Context, d *Delivery, p part, msg *nats
 // readStoredPart reads a stored message; nil if the stream does not hold it any more. A replica that lags behind may lack a message that
 // the stream holds, and is asked again.
 func (f *Feed) readStoredPart(ctx context.Context, sequence uint64) (*jetstream.RawStreamMsg, error) {
-	name := f.run.names.trajectories
+	return f.run.readStoredPart(ctx, sequence)
+}
+
+// readStoredPart is that of a Feed.
+func (r *Run) readStoredPart(ctx context.Context, sequence uint64) (*jetstream.RawStreamMsg, error) {
+	name := r.names.trajectories
 	for try := 1; ; try++ {
 		var m *jetstream.RawStreamMsg
 		held := false
-		err := f.run.callBroker(ctx, fmt.Sprintf("read message %d of %s", sequence, name), name, func(ctx context.Context) error {
-			stream, err := f.run.js.Stream(ctx, name)
+		err := r.callBroker(ctx, fmt.Sprintf("read message %d of %s", sequence, name), name, func(ctx context.Context) error {
+			stream, err := r.js.Stream(ctx, name)
 			if err == nil {
 				state := stream.CachedInfo().State
 				held = state.FirstSeq <= sequence && sequence <= state.LastSeq

@@ -8,7 +8,8 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// controlKey is the only key of CONTROL.
+// controlKey is the key of CONTROL that has the settings of the run; seatKey names its trainer, archiveKey and keepKey belong to its
+// archive.
 const controlKey = "control"
 
 // ErrNoControl is returned when nothing was ever written to the run's control.

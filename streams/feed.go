@@ -120,34 +120,47 @@ func (f *Feed) drainMessages() (replies []string) {
 
 // identifyStream finds the stream and compares it with the stream that the feed must read.
 func (f *Feed) identifyStream(ctx context.Context) (jetstream.StreamState, error) {
-	name := f.run.names.trajectories
-	var info *jetstream.StreamInfo
-	err := f.run.callBroker(ctx, "read stream "+name, name, func(ctx context.Context) error {
-		s, err := f.run.js.Stream(ctx, name)
+	want := f.start
+	if want.Stream == "" && f.options.From != nil {
+		want = *f.options.From
+	}
+	info, err := f.run.identifyTrajectories(ctx, want)
+	if err != nil {
+		return jetstream.StreamState{}, err
+	}
+	f.start.Stream, f.start.Created = info.Config.Name, info.Created
+	return info.State, nil
+}
+
+// identifyTrajectories finds TRAJECTORIES and compares it with the stream of a position, unless that names none.
+func (r *Run) identifyTrajectories(ctx context.Context, want Position) (info *jetstream.StreamInfo, err error) {
+	name := r.names.trajectories
+	err = r.callBroker(ctx, "read stream "+name, name, func(ctx context.Context) error {
+		s, err := r.js.Stream(ctx, name)
 		if err == nil {
 			info = s.CachedInfo()
 		}
 		return err
 	})
 	if err != nil {
-		return jetstream.StreamState{}, err
-	}
-	want := f.start
-	if want.Stream == "" && f.options.From != nil {
-		want = *f.options.From
+		return nil, err
 	}
 	if want.Stream != "" && (want.Stream != name || !want.Created.Equal(info.Created)) {
-		return jetstream.StreamState{}, &RecreatedError{Stream: name, Want: want.Created, Have: info.Created}
+		return nil, &RecreatedError{Stream: name, Want: want.Created, Have: info.Created}
 	}
-	f.start.Stream, f.start.Created = name, info.Created
-	return info.State, nil
+	return info, nil
 }
 
 // checkIntact fails with [ErrStreamTruncated] where the stream has lost the message at a mark. A broker that comes back with an
 // older copy of its store has the same stream, by name and creation time, and gives the sequences that it lost to other messages;
 // once it has stored enough other messages, only the message at the mark shows the loss.
 func (f *Feed) checkIntact(ctx context.Context, state jetstream.StreamState, known Mark) error {
-	name := f.run.names.trajectories
+	return f.run.checkIntact(ctx, state, known)
+}
+
+// checkIntact is that of a Feed.
+func (r *Run) checkIntact(ctx context.Context, state jetstream.StreamState, known Mark) error {
+	name := r.names.trajectories
 	switch {
 	case known.Sequence == 0:
 		return nil
@@ -156,7 +169,7 @@ func (f *Feed) checkIntact(ctx context.Context, state jetstream.StreamState, kno
 	case known.Stored.IsZero() || known.Sequence < state.FirstSeq: // not known, or purged
 		return nil
 	}
-	stored, err := f.readStoredPart(ctx, known.Sequence)
+	stored, err := r.readStoredPart(ctx, known.Sequence)
 	if err != nil || stored == nil { // removed by hand
 		return err
 	}

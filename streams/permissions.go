@@ -16,12 +16,13 @@ const (
 	RoleProducer  Role = "producer"  // takes tickets, calls generate, publishes trajectories, answers evaluation tickets
 	RoleInference Role = "inference" // reads weights, serves generate
 	RoleTools     Role = "tools"     // serves the tools of episodes
+	RoleArchive   Role = "archive"   // reads trajectories, says how far it has kept them
 	RoleViewer    Role = "viewer"    // reads
 )
 
 // Roles are all roles.
 func Roles() []Role {
-	return []Role{RoleAdmin, RoleTrainer, RoleProducer, RoleInference, RoleTools, RoleViewer}
+	return []Role{RoleAdmin, RoleTrainer, RoleProducer, RoleInference, RoleTools, RoleArchive, RoleViewer}
 }
 
 // inboxPrefix begins the subjects of the replies to a role, so that no role can listen to the replies of another.
@@ -191,6 +192,9 @@ func (p *Permissions) allowRole(role Role, n names) {
 		p.allowPublish(n.eventSubject())
 		p.Replies = append(p.Replies, ReplyPrefix+">")
 		p.Subscribe = append(p.Subscribe, n.toolsSubject(), n.toolsSubjects())
+	case RoleArchive:
+		p.allowRead(n.trajectories)
+		p.allowPublish(n.eventSubject(), keySubject(n.control, archiveKey))
 	case RoleViewer:
 		p.allowRead(n.rejected, n.events, weights)
 		p.allowInfo(shards)

@@ -79,15 +79,20 @@ func (f *Feed) SetMaxPending(ctx context.Context, n int) error {
 // Fullness is how full the stream is, by messages or by bytes, or how near this reader is to MaxPending, whichever is the largest: at
 // 1 no more messages can come.
 func (f *Feed) Fullness(ctx context.Context) (float64, error) {
+	full, err := f.StreamFullness(ctx)
+	return max(full, float64(f.book.pendingCount())/float64(f.options.MaxPending)), err
+}
+
+// StreamFullness is how full the stream is, by messages or by bytes, whichever is larger, from 0 to 1.
+func (f *Feed) StreamFullness(ctx context.Context) (full float64, err error) {
 	name := f.run.names.trajectories
-	var full float64
-	err := f.run.callBroker(ctx, "read how full "+name+" is", name, func(ctx context.Context) error {
+	err = f.run.callBroker(ctx, "read how full "+name+" is", name, func(ctx context.Context) error {
 		s, err := f.run.js.Stream(ctx, name)
 		if err != nil {
 			return err
 		}
 		have, limits := s.CachedInfo().State, s.CachedInfo().Config
-		full = float64(f.book.pendingCount()) / float64(f.options.MaxPending)
+		full = 0
 		if limits.MaxMsgs > 0 {
 			full = max(full, float64(have.Msgs)/float64(limits.MaxMsgs))
 		}

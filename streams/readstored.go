@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/weir-rl/weir/streams/internal/seam"
 )
 
@@ -33,12 +35,35 @@ const storedWindow = 1024
 
 // ReadStored reads the messages that the stream holds above a sequence, up to another, or up to the last part of a message that the other
 // would cut. It stops once it has so many bytes. Where the stream has purged messages above after the span begins later; it is empty where
-// nothing up to upTo is left. What the feed has returned or acked changes nothing.
+// nothing up to upTo is left. What the feed has returned or acked changes nothing. It fails with [ErrStreamTruncated] where the stream has
+// lost messages by the end of the read.
 func (f *Feed) ReadStored(ctx context.Context, after, upTo uint64, bytes int) (*StoredSpan, error) {
-	state, err := f.identifyStream(ctx)
+	return f.run.ReadStored(ctx, f.start, f.book.lastKnown(), after, upTo, bytes)
+}
+
+// ReadStored is [Feed.ReadStored] of a reader that has no feed: of is the stream that it must be, known a message that the stream held. The
+// sequence of of is not used.
+func (r *Run) ReadStored(ctx context.Context, of Position, known Mark, after, upTo uint64, bytes int) (*StoredSpan, error) {
+	info, err := r.identifyTrajectories(ctx, of)
 	if err != nil {
 		return nil, err
 	}
+	out, err := r.readStoredSpan(ctx, info.State, after, upTo, bytes)
+	if err != nil || known.Sequence == 0 {
+		return out, err
+	}
+	// A message that the broker lost before the read, or in its middle, is lacking now too.
+	if info, err = r.identifyTrajectories(ctx, of); err != nil {
+		return nil, err
+	}
+	if err := r.checkIntact(ctx, info.State, known); err != nil {
+		return nil, fmt.Errorf("read stored trajectories: %w", err)
+	}
+	return out, nil
+}
+
+// readStoredSpan reads the messages of a stream in a state.
+func (r *Run) readStoredSpan(ctx context.Context, state jetstream.StreamState, after, upTo uint64, bytes int) (*StoredSpan, error) {
 	begin := max(after, max(state.FirstSeq, 1)-1)
 	upTo = min(upTo, state.LastSeq)
 	if begin >= upTo {
@@ -48,7 +73,7 @@ func (f *Feed) ReadStored(ctx context.Context, after, upTo uint64, bytes int) (*
 	for j.Last < upTo && j.bytes < bytes || len(j.parts) > 0 {
 		before := j.Last
 		window := seam.Window{Messages: storedWindow, Bytes: max(bytes, 1)}
-		_, more, err := f.run.readMessages(ctx, f.run.names.trajectories, ">", j.Last+1, window, func(m seam.Message) error {
+		_, more, err := r.readMessages(ctx, r.names.trajectories, ">", j.Last+1, window, func(m seam.Message) error {
 			if len(j.parts) == 0 && (m.Sequence > upTo || j.bytes >= bytes) {
 				return errEnough
 			}

@@ -99,3 +99,28 @@ func TestStoredMessagesAreReadAsTheyWerePublished(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, gone.After, gone.Last)
 }
+
+// A span is not returned where the stream has lost a message that was known, however many others it holds since.
+func TestAStoredSpanOfAStreamThatLostMessagesIsRefused(t *testing.T) {
+	r := streamtest.Open(t, streamtest.Conn(t))
+	for sample := range 3 {
+		require.NoError(t, r.Publish(t.Context(), streamtest.Trajectory(0, sample, 10, 1)))
+	}
+	f, err := r.Feed(t.Context(), streams.FeedOptions{})
+	require.NoError(t, err)
+	t.Cleanup(f.Close)
+	_, err = f.Next(t.Context())
+	require.NoError(t, err)
+	of, known := f.Identity(), f.Known()
+	span, err := r.ReadStored(t.Context(), of, known, 0, 3, 1<<20)
+	require.NoError(t, err)
+	require.Len(t, span.Messages, 3)
+	known.Stored = known.Stored.Add(1) // another message is there
+	_, err = r.ReadStored(t.Context(), of, known, 0, 3, 1<<20)
+	require.ErrorIs(t, err, streams.ErrStreamTruncated)
+	_, err = r.ReadStored(t.Context(), of, streams.Mark{Sequence: 4}, 0, 3, 1<<20)
+	require.ErrorIs(t, err, streams.ErrStreamTruncated)
+	of.Created = of.Created.Add(1)
+	_, err = r.ReadStored(t.Context(), of, streams.Mark{}, 0, 3, 1<<20)
+	require.ErrorIs(t, err, streams.ErrStreamRecreated)
+}

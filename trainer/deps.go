@@ -56,6 +56,10 @@ type Stream interface {
 	BringNewest(ctx context.Context, dir string) (paths []string, err error)
 	// FollowControl calls changed with the last control and with each later control until ctx ends.
 	FollowControl(ctx context.Context, changed func(*schemas.Control)) error
+	// AskToKeep asks the role weir archive to keep messages; FollowKept calls kept with how far that role has kept, and with each newer word
+	// of it, until ctx ends. They are called where Config.Archive names the role.
+	AskToKeep(ctx context.Context, request *streams.KeepRequest) error
+	FollowKept(ctx context.Context, kept func(*streams.Kept)) error
 }
 
 // Feed delivers trajectories and group-closed markers in the order of the stream. *streams.Feed implements it.
@@ -73,6 +77,8 @@ type Feed interface {
 	RefusedBy() map[string]int
 	// Fullness is how full the stream is, or how near the feed is to its bound of pending messages, from 0 to 1.
 	Fullness(ctx context.Context) (float64, error)
+	// StreamFullness is how full the stream alone is, from 0 to 1.
+	StreamFullness(ctx context.Context) (float64, error)
 	// SetMaxPending changes the bound of pending messages that Stream.Feed was given.
 	SetMaxPending(ctx context.Context, n int) error
 	// Ack acks messages, so that they are not delivered again to this feed. It removes nothing.

@@ -76,6 +76,9 @@ type world struct {
 	turns bool
 	// backwards rolls the newest ticket out first.
 	backwards bool
+	// archive is the role that keeps messages; full is how full the stream is.
+	archive *archiveRole
+	full    float64
 }
 
 var errCrash = errors.New("killed")
@@ -274,6 +277,12 @@ func (f *worldFeed) Refused() map[schemas.Reason]int { return nil }
 func (f *worldFeed) RefusedBy() map[string]int { return nil }
 
 func (f *worldFeed) Fullness(context.Context) (float64, error) { return 0, nil }
+
+func (f *worldFeed) StreamFullness(context.Context) (float64, error) {
+	f.w.mu.Lock()
+	defer f.w.mu.Unlock()
+	return f.w.full, nil
+}
 
 func (f *worldFeed) Behind(context.Context) (bool, error) {
 	f.w.mu.Lock()

@@ -30,7 +30,7 @@ type intake struct {
 	issuer    *issuer
 	account   messageLedger
 	archive   *archive.Writer
-	keeper    *keeper
+	keeper    keeper // nil where no messages are kept
 	idleTimer idleTimer
 	drops     dropMonitor
 	failures  failureMonitor

@@ -9,38 +9,53 @@ import (
 	"github.com/weir-rl/weir/trainer/batch"
 )
 
-// keeper keeps the stream's messages in the archive before they are purged. A nil keeper keeps none.
-type keeper struct {
-	deps     Deps
-	required bool
-	archive  *messages.Archive
-	// failing is whether the last write failed.
-	failing bool
+// keeper keeps the stream's messages before they are purged, itself or by a role of its own.
+type keeper interface {
+	// keepBatch is called before a step trains on messages up to a sequence: where the archive is required they are kept when it returns.
+	keepBatch(ctx context.Context, upTo uint64) error
+	// allowPurge returns up to where the stream may be purged now, at most up to a sequence.
+	allowPurge(ctx context.Context, upTo uint64) (uint64, error)
+	// awaitRoom is called where nothing comes because the stream may be full: where the archive is required it returns when everything up to
+	// a sequence may be purged.
+	awaitRoom(ctx context.Context, upTo uint64) error
+	// lacks reports whether a message left the stream before it was kept.
+	lacks(sequence uint64) bool
+	close() error
 }
 
 // openKeeper goes on with the archive of the stream that the feed reads.
-func (i *intake) openKeeper() error {
+func (i *intake) openKeeper(ctx context.Context) error {
 	if err := i.closeKeeper(); err != nil {
 		return err
 	}
-	if i.cfg.Archive.Messages.Bytes == 0 {
+	cfg := i.cfg.Archive
+	if cfg.Messages.Bytes == 0 {
+		return nil
+	}
+	if cfg.Messages.ByRole() {
+		i.keeper = i.openRoleKeeper(ctx)
 		return nil
 	}
 	identity := i.feed.Identity()
 	life := messages.Life{Created: identity.Created.UTC(), Losses: i.losses}
+	folder := cfg.MessagesFolder(i.store.Dir())
 	store := i.deps.Messages
 	switch {
 	case store != nil:
-	case i.cfg.Archive.Messages.InBucket():
-		return fmt.Errorf("trainer.archive.messages.dir is %s: trainer.Deps.Messages must be its store", i.cfg.Archive.Messages.Dir)
+	case cfg.Messages.InBucket():
+		return fmt.Errorf("trainer.archive.messages.dir is %s: trainer.Deps.Messages must be its store", cfg.Messages.Dir)
 	default:
-		store = i.cfg.Archive.MessagesFolder(i.store.Dir())
+		store = folder
 	}
-	a, err := messages.Open(store, i.cfg.Archive.Messages, i.deps.Stream.Name(), life, i.deps.Log)
+	unlock, err := folder.Lock()
 	if err != nil {
-		return fmt.Errorf("open the archive of messages: %w", err)
+		return fmt.Errorf("open the archive of messages: %w: stop it, or set trainer.archive.messages.by to role if it is weir archive", err)
 	}
-	i.keeper = &keeper{deps: i.deps, required: i.cfg.Archive.Required, archive: a}
+	a, err := messages.Open(store, cfg.Messages, i.deps.Stream.Name(), life, i.deps.Log)
+	if err != nil {
+		return errors.Join(fmt.Errorf("open the archive of messages: %w", err), unlock())
+	}
+	i.keeper = &ownKeeper{deps: i.deps, feed: i.feed, required: cfg.Required, archive: a, unlock: unlock}
 	return nil
 }
 
@@ -50,25 +65,25 @@ func (i *intake) closeKeeper() error {
 	}
 	k := i.keeper
 	i.keeper = nil
-	return k.archive.Close()
+	return k.close()
 }
 
 // KeepBatch keeps the messages of a batch before the step trains on them, where that is required.
 //
 // Invariant: where the archive is required, no step trains on a message that was not kept.
 func (i *intake) KeepBatch(ctx context.Context, b *batch.Batch) error {
-	if i.keeper == nil || !i.keeper.required || b == nil {
+	if i.keeper == nil || b == nil {
 		return nil
 	}
 	highest, used := uint64(0), b.Deliveries()
 	for _, d := range used {
 		highest = max(highest, d.Sequence)
 	}
-	if err := i.keeper.keepUpTo(ctx, i.feed, highest); err != nil {
+	if err := i.keeper.keepBatch(ctx, highest); err != nil || !i.cfg.Archive.Required {
 		return err
 	}
 	for _, d := range used {
-		if i.keeper.archive.Lacks(d.Sequence) {
+		if i.keeper.lacks(d.Sequence) {
 			return fmt.Errorf("trainer.archive.required: message %d, trajectory %s, left the stream before it was kept, as by a purge by hand, or "+
 				"before trainer.archive.messages was set: start again, so that its prompt is issued again, or set it to false until it is used up", d.Sequence, d.Trajectory.ID)
 		}
@@ -76,12 +91,37 @@ func (i *intake) KeepBatch(ctx context.Context, b *batch.Batch) error {
 	return nil
 }
 
-// keepUpTo keeps the messages up to a sequence. A message that cannot be written is an error only where the archive is required.
-func (k *keeper) keepUpTo(ctx context.Context, feed Feed, upTo uint64) error {
-	if k == nil {
+// ownKeeper keeps the messages in the trainer's process.
+type ownKeeper struct {
+	deps     Deps
+	feed     Feed
+	required bool
+	archive  *messages.Archive
+	unlock   func() error
+	// failing is whether the last write failed.
+	failing bool
+}
+
+func (k *ownKeeper) keepBatch(ctx context.Context, upTo uint64) error {
+	if !k.required {
 		return nil
 	}
-	lost, err := k.archive.Keep(ctx, storedSource{feed}, upTo)
+	return k.keepUpTo(ctx, upTo)
+}
+
+func (k *ownKeeper) allowPurge(ctx context.Context, upTo uint64) (uint64, error) {
+	return upTo, k.keepUpTo(ctx, upTo)
+}
+
+func (k *ownKeeper) awaitRoom(context.Context, uint64) error { return nil }
+
+func (k *ownKeeper) lacks(sequence uint64) bool { return k.archive.Lacks(sequence) }
+
+func (k *ownKeeper) close() error { return errors.Join(k.archive.Close(), k.unlock()) }
+
+// keepUpTo keeps the messages up to a sequence. A message that cannot be written is an error only where the archive is required.
+func (k *ownKeeper) keepUpTo(ctx context.Context, upTo uint64) error {
+	lost, err := k.archive.Keep(ctx, storedSource{k.feed}, upTo)
 	if lost > 0 {
 		k.deps.Metrics.countUnkept(lost)
 		k.deps.Log.Warn("messages left the stream before the archive could keep them", "messages", lost, "kept_up_to", k.archive.Last())

@@ -16,7 +16,7 @@ type Metrics struct {
 	version                              prometheus.Gauge
 	steps, trajectories, tokens, skipped prometheus.Counter
 	deliveries, taken, unkept            prometheus.Counter
-	spooled                              prometheus.Gauge
+	spooled, behind, awaited             prometheus.Gauge
 	sent, unsent                         prometheus.Counter
 	rejected, refusals                   *prometheus.CounterVec
 	staleness                            prometheus.Histogram
@@ -43,6 +43,8 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 		unkept: counter("archive_lost_total",
 			"Messages of the trajectory stream that were purged before the archive could keep them."),
 		spooled:      gauge("archive_spool_bytes", "Size of the archive's segments that wait on this disk until the bucket has them."),
+		behind:       gauge("archive_behind_messages", "Messages that the role weir archive was asked to keep and has not kept yet."),
+		awaited:      gauge("archive_awaited", "1 while the run waits until the role weir archive has kept messages, else 0."),
 		sent:         counter("archive_uploads_total", "Segments that the archive's bucket has confirmed."),
 		unsent:       counter("archive_upload_failures_total", "Tries to put a segment into the archive's bucket that failed; each is repeated."),
 		steps:        counter("steps_total", "Steps done by this process."),
@@ -120,6 +122,24 @@ func (m *Metrics) countDelivery() {
 func (m *Metrics) countUnkept(n uint64) {
 	if m != nil {
 		m.unkept.Add(float64(n))
+	}
+}
+
+// setBehind shows how many messages the role weir archive has yet to keep.
+func (m *Metrics) setBehind(n uint64) {
+	if m != nil {
+		m.behind.Set(float64(n))
+	}
+}
+
+// setAwaited shows whether the run waits for the role weir archive.
+func (m *Metrics) setAwaited(now bool) {
+	switch {
+	case m == nil:
+	case now:
+		m.awaited.Set(1)
+	default:
+		m.awaited.Set(0)
 	}
 }
 

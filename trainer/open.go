@@ -18,7 +18,7 @@ func (i *intake) Open(ctx context.Context, c *checkpoint.Checkpoint, known *pois
 	if err != nil {
 		return err
 	}
-	if err := i.openKeeper(); err != nil {
+	if err := i.openKeeper(ctx); err != nil {
 		return err
 	}
 	s := &c.State

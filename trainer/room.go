@@ -27,8 +27,14 @@ func (i *intake) Purge(ctx context.Context) error {
 	if upTo <= i.purged {
 		return nil
 	}
-	if err := i.keeper.keepUpTo(ctx, i.feed, upTo); err != nil {
-		return fmt.Errorf("keep what is purged: %w", err)
+	if i.keeper != nil {
+		var err error
+		if upTo, err = i.keeper.allowPurge(ctx, upTo); err != nil {
+			return fmt.Errorf("keep what is purged: %w", err)
+		}
+		if upTo <= i.purged {
+			return nil
+		}
 	}
 	if err := i.store.MarkPurged(identity.Stream, identity.Created, upTo); err != nil {
 		return err
@@ -54,6 +60,11 @@ func (i *intake) relieveStream(ctx context.Context) error {
 	}
 	if full < crowdedShare {
 		return nil
+	}
+	if i.keeper != nil {
+		if err := i.keeper.awaitRoom(ctx, passed); err != nil {
+			return err
+		}
 	}
 	i.assembler.Pass(passed)
 	i.account.delivered = max(i.account.delivered, passed)

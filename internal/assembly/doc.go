@@ -20,7 +20,7 @@
 //	   Connector      the broker and the run's streams         connect.go, visit.go
 //	   trainerRole    trains, and keeps the records            trainerrole.go, recordbook.go
 //	      versionScorer   scores versions meanwhile            scoreversions.go
-//	   producerRole, inferenceRole, toolsRole                  a file each
+//	   producerRole, inferenceRole, toolsRole, archiveRole     a file each
 //	      samplerOpener   engines, servers, folders            engines.go
 //	   process        what every role shares                   run.go, presence.go, trace.go, work.go
 //	   FinalReport    the test at the end                      finalreport.go

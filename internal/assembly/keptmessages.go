@@ -67,23 +67,33 @@ func (u unreadable) List() ([]messages.Stored, error) { return nil, u.err }
 // Open implements messages.Segments.
 func (u unreadable) Open(string) (messages.Blob, error) { return nil, u.err }
 
-// openArchive opens the bucket where the stream's messages are kept, and the spool before it; nil where they are kept in a folder, or not.
+// openArchive opens the bucket where the trainer keeps the stream's messages, and the spool before it; nil where it keeps them in a folder,
+// or does not keep them.
 func (t *trainerRole) openArchive(metrics *trainer.Metrics) (messages.Store, error) {
-	kept := t.cfg.Trainer.Archive
-	if kept.Messages.Bytes == 0 || !kept.Messages.InBucket() {
+	kept := t.cfg.Trainer.Archive.Messages
+	if kept.Bytes == 0 || kept.ByRole() || !kept.InBucket() {
 		return nil, nil
 	}
-	there, err := bucket.Open(kept.Messages, t.cfg.Run.Name)
+	spool, err := t.openSpool(func(bytes int64) { metrics.SetArchiveWaiting(bytes) }, func(err error) { metrics.CountArchiveSent(err) })
 	if err != nil {
 		return nil, err
 	}
-	spool, err := messages.OpenSpool(kept.MessagesFolder(t.cfg.Trainer.Checkpoint.Dir), there, messages.SpoolConfig{
-		Bytes: kept.Messages.S3.SpoolBytes, Delay: kept.Messages.S3.Delay, Wait: kept.Required,
-		Waiting: func(bytes int64) { metrics.SetArchiveWaiting(bytes) }, Sent: func(err error) { metrics.CountArchiveSent(err) },
-	}, t.log)
+	t.atClose(func() { _ = spool.Close() }) // it logs the rest
+	return spool, nil
+}
+
+// openSpool opens the bucket of the stream's messages, and the spool before it.
+func (p *process) openSpool(waiting func(bytes int64), sent func(error)) (*messages.Spool, error) {
+	kept := p.cfg.Trainer.Archive
+	there, err := bucket.Open(kept.Messages, p.cfg.Run.Name)
+	if err != nil {
+		return nil, err
+	}
+	spool, err := messages.OpenSpool(kept.MessagesFolder(p.cfg.Trainer.Checkpoint.Dir), there, messages.SpoolConfig{
+		Bytes: kept.Messages.S3.SpoolBytes, Delay: kept.Messages.S3.Delay, Wait: kept.Required, Waiting: waiting, Sent: sent,
+	}, p.log)
 	if err != nil {
 		return nil, fmt.Errorf("trainer.archive.messages.dir: %w", err)
 	}
-	t.atClose(func() { _ = spool.Close() }) // it logs the rest
 	return spool, nil
 }

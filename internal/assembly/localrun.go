@@ -110,6 +110,11 @@ func (r *LocalRun) runRoles(ctx context.Context, view View) error {
 			return unlessOver(sampling, newToolsRole(s.newProcess(), run, c).serveSessions(sampling))
 		})
 	}
+	if s.Config.Trainer.Archive.Messages.ByRole() {
+		group.Go(func() error {
+			return unlessOver(sampling, newArchiveRole(s.newProcess(), run).keepMessages(sampling))
+		})
+	}
 	group.Go(func() error {
 		defer stopSampling()
 		return unlessOver(producing, newProducerRole(s.newProcess(), run, c).produceRollouts(producing))

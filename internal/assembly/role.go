@@ -20,6 +20,8 @@ type role struct {
 	reach func(*Connector, context.Context, *streams.Conn) (*streams.Run, error)
 	// calls is whether the role calls tools, which may be placed on workers.
 	calls bool
+	// bare is whether the role has nothing to do with the run's tasks: work gets no Course.
+	bare bool
 	// work does the role's work until it is done or its context ends.
 	work func(context.Context, *streams.Run, *Course) error
 }
@@ -31,13 +33,16 @@ func (s *Run) runRole(ctx context.Context, r role) error {
 			return err
 		}
 	}
-	c, err := s.openCourse(ctx)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	if err := s.checkMemory(c, r.name); err != nil {
-		return err
+	var c *Course
+	if !r.bare {
+		var err error
+		if c, err = s.openCourse(ctx); err != nil {
+			return err
+		}
+		defer c.Close()
+		if err := s.checkMemory(c, r.name); err != nil {
+			return err
+		}
 	}
 	group, running := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.server.Run(running, s.Log) })

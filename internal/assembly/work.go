@@ -89,6 +89,9 @@ func (p *trainerRole) trainerWork() telemetry.Work {
 		},
 		Waits: func(ctx context.Context) string {
 			return atBroker(ctx, p.run, func(ctx context.Context) (string, error) {
+				if telemetry.Counted(p.registry, "weir_trainer_archive_awaited") > 0 {
+					return "the run waits until weir archive has kept messages: trainer.archive.required is set", nil
+				}
 				tickets, err := p.run.TicketCounts(ctx)
 				if err != nil {
 					return "", err

@@ -73,7 +73,7 @@ func addCommands(a *app, root *cobra.Command) {
 	}{
 		{"run", "Train:", []*cobra.Command{
 			newUpCommand(a), newBrokerCommand(a), newTrainerCommand(a), newProducerCommand(a), newInferenceCommand(a), newToolsCommand(a),
-			newTorchWorkerCommand(a), newScaleCommand(a), newControlCommand(a), newCompareCommand(a),
+			newArchiveCommand(a), newTorchWorkerCommand(a), newScaleCommand(a), newControlCommand(a), newCompareCommand(a),
 		}},
 		{"look", "Look at a run:", []*cobra.Command{
 			newStatusCommand(a), newViewCommand(a), newWorkersCommand(a), newStreamsCommand(a), newTrajectoryCommand(a), newTraceCommand(a),

@@ -307,3 +307,34 @@ func messagesOf(t *testing.T, dir string) messages.Segments {
 	require.NoError(t, err)
 	return assembly.KeptMessages(cfg)
 }
+
+// A role of its own keeps what every command reads.
+func TestARoleKeepsWhatEveryCommandReads(t *testing.T) {
+	t.Parallel()
+	dir, checkpoints := archivedRun(t, ", by: role")
+	require.NoError(t, os.RemoveAll(filepath.Join(checkpoints, "batches")))
+	records, err := checkpoint.ReadRecords(checkpoints)
+	require.NoError(t, err)
+	for i := range records {
+		for v := range runfolder.Verdicts(&records[i]) {
+			out, err := runWeir(t, "", "trajectory", v.ID, "--run.dir", dir, "-o", "json")
+			require.NoError(t, err)
+			require.NotContains(t, out, `"rollout":null`, v.ID)
+		}
+	}
+	found := auditedMessages(t, dir)
+	require.NoError(t, found.Err(), "%v", found.Damage)
+	require.NotZero(t, found.Messages)
+	_, err = runWeir(t, "", "records", "parquet", "--run.dir", dir, "--dir", filepath.Join(dir, "tables"))
+	require.NoError(t, err)
+	out, err := runWeir(t, "", "rescore", "--run.dir", dir)
+	require.NoError(t, err)
+	require.Contains(t, out, "rows in")
+	out, err = runWeir(t, "", "status", "--run.dir", dir)
+	require.NoError(t, err)
+	require.Contains(t, out, "kept up to ")
+	_, err = runWeir(t, "", "archive", "--run.dir", dir)
+	require.ErrorContains(t, err, "trainer.archive.messages.bytes is 0")
+	_, err = runWeir(t, "", "archive", "--run.dir", dir, "--trainer.archive.messages.bytes", "1073741824")
+	require.ErrorContains(t, err, "trainer.archive.messages.by is trainer")
+}

@@ -53,6 +53,8 @@ type standing struct {
 	// LastStep and LastScore are nil before the first.
 	LastStep  *eventAnswer `json:"last_step,omitempty"`
 	LastScore *eventAnswer `json:"last_score,omitempty"`
+	// Archive is nil where the trainer keeps the stream's messages itself, or does not keep them.
+	Archive *archiveStanding `json:"archive,omitempty"`
 	// Shadows are the shadows in the run's folder on this machine.
 	Shadows []runfolder.ShadowNow `json:"shadows,omitempty"`
 	// Scale is how many tickets and trajectories wait.
@@ -72,6 +74,9 @@ func readStatus(ctx context.Context, s *assembly.Run, run *streams.Run, up bool)
 		out.Detail += "; not up: the streams in " + s.Config.Broker.StoreDir
 	}
 	if out.Shadows, err = runfolder.Shadows(s.Config.Folder()); err != nil {
+		return nil, err
+	}
+	if out.Archive, err = readArchive(ctx, run); err != nil {
 		return nil, err
 	}
 	if out.Scale, err = readSignal(ctx, run, read.History.LastStep); err != nil {
@@ -149,6 +154,9 @@ func (o *standing) printStanding(w io.Writer, width int) {
 	})
 	if len(o.RefusedByProducer) > 0 {
 		t.AppendRow(table.Row{fmt.Sprintf("of the newest %d", runfolder.MostRefusals), report.Plain(o.refusedTexts())})
+	}
+	if o.Archive != nil {
+		t.AppendRow(table.Row{"archive", report.Plain(o.Archive.String())})
 	}
 	for i := range o.Shadows {
 		t.AppendRow(table.Row{"shadow " + report.Plain(o.Shadows[i].Name), describeShadow(&o.Shadows[i])})

@@ -81,7 +81,7 @@ func TestEveryPackageWithCollectorsIsOnThePage(t *testing.T) {
 		}
 	}
 	slices.Sort(have)
-	require.Equal(t, []string{"consumers/metrics.go", "consumers/servermetrics.go", "internal/telemetry/server.go", "producers/evaluation/metrics.go", "producers/journalmetrics.go", "producers/metrics.go", "producers/toolworker/metrics.go", "trainer/metrics.go"}, have)
+	require.Equal(t, []string{"consumers/metrics.go", "consumers/servermetrics.go", "internal/telemetry/server.go", "producers/evaluation/metrics.go", "producers/journalmetrics.go", "producers/metrics.go", "producers/toolworker/metrics.go", "trainer/archive/archiver/metrics.go", "trainer/metrics.go"}, have)
 }
 
 func TestAdvicesNameMetricsAndKeysThatExist(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"github.com/weir-rl/weir/producers/toolworker"
 	"github.com/weir-rl/weir/streams/broker"
 	"github.com/weir-rl/weir/trainer"
+	"github.com/weir-rl/weir/trainer/archive/archiver"
 	"github.com/weir-rl/weir/trainer/metrics"
 )
 
@@ -41,6 +42,7 @@ func Collectors() ([]Metric, error) {
 		{"producer", func(r prometheus.Registerer) error { _, err := producers.NewMetrics(r); return err }},
 		{"producer", func(r prometheus.Registerer) error { _, err := evaluation.NewMetrics(r); return err }},
 		{"tools", func(r prometheus.Registerer) error { _, err := toolworker.NewMetrics(r); return err }},
+		{"archive", func(r prometheus.Registerer) error { _, err := archiver.NewMetrics(r); return err }},
 		{"inference", func(r prometheus.Registerer) error { _, err := consumers.NewMetrics(r); return err }},
 		{"broker", func(r prometheus.Registerer) error { return r.Register(constant{broker.NewMetrics(nil)}) }},
 	} {

@@ -33,6 +33,7 @@ trainer: schemas streams trainer gpu internal
 trainer/learner: schemas gpu trainer/advantage trainer/batch trainer/loss trainer/metrics trainer/selection trainer/stats internal/check
 trainer/advantage: schemas trainer/advantage trainer/stats
 trainer/loss: schemas trainer/loss trainer/stats
+trainer/archive/archiver: streams trainer/archive/messages
 trainer/archive/messages: schemas internal/check
 trainer/archive/messages/bucket: trainer/archive/messages
 trainer/archive/messages/storetest: schemas trainer/archive/messages

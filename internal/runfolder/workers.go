@@ -47,6 +47,7 @@ const (
 	RoleInference = "inference"
 	RoleProducer  = "producer"
 	RoleTools     = "tools"
+	RoleArchive   = "archive"
 	// RoleOperator is the role of acts.
 	RoleOperator = "operator"
 )

@@ -41,6 +41,9 @@ var holdings = []holding{
 	{runfolder.RoleTools, "tool worker", func(*runfolder.Streams) string {
 		return "calls of the tools that are placed on workers wait, and then fail"
 	}, "the sessions that it had are lost, and the others open new ones"},
+	{runfolder.RoleArchive, "archive", func(*runfolder.Streams) string {
+		return "messages are not kept: with trainer.archive.required the run waits, else they are lost once the stream is half full"
+	}, "the newest keeps the messages"},
 }
 
 // startCommand starts a worker of a role.

@@ -75,7 +75,7 @@ func targets() []string {
 		"$JS.API.STREAM.DELETE.WEIR_other_TRAJECTORIES", "$JS.API.STREAM.PURGE.WEIR_other_TICKETS",
 		"$JS.API.CONSUMER.DELETE.WEIR_test_TICKETS.producers", "$JS.API.CONSUMER.MSG.NEXT.WEIR_test_TICKETS.producers",
 		"$JS.API.CONSUMER.RESET.WEIR_test_TRAJECTORIES.trainer", "$JS.API.CONSUMER.MSG.NEXT.WEIR_other_TICKETS.producers",
-		"$KV.WEIR_test_CONTROL.control", "$KV.WEIR_test_CONTROL.trainer", "$KV.WEIR_test_WEIGHTS.manifest", "$KV.WEIR_other_CONTROL.control",
+		"$KV.WEIR_test_CONTROL.control", "$KV.WEIR_test_CONTROL.trainer", "$KV.WEIR_test_CONTROL.keep", "$KV.WEIR_test_WEIGHTS.manifest", "$KV.WEIR_other_CONTROL.control",
 		"$O.WEIR_test_SHARDS.M.x", "weir.test.tickets.echo.g9-0.0", "weir.other.events", "weir.other.tickets.echo.g9-0.0",
 		"weir.test.generate.all.control", "weir.test.stored.events", "_INBOX_trainer.x",
 		"$JS.ACK.WEIR_test_TICKETS.producers.1.1.1.1.1", "$SYS.REQ.SERVER.PING",
@@ -120,7 +120,7 @@ func attempts() (all []attempt) {
 		add(api+"ACCOUNT.PURGE.$G", "")
 	}
 	for _, s := range []string{
-		"$KV.WEIR_test_CONTROL.control", "$KV.WEIR_test_CONTROL.trainer", "$KV.WEIR_test_WEIGHTS.manifest", "$KV.WEIR_test_WEIGHTS.trainer",
+		"$KV.WEIR_test_CONTROL.control", "$KV.WEIR_test_CONTROL.trainer", "$KV.WEIR_test_CONTROL.keep", "$KV.WEIR_test_WEIGHTS.manifest", "$KV.WEIR_test_WEIGHTS.trainer",
 		"$O.WEIR_test_SHARDS.M.x", "$O.WEIR_test_SHARDS.C.x", "weir.test.tickets.echo.g9-0.0", "weir.other.tickets.echo.g9-0.0",
 		"weir.other.trajectories.0.x", "weir.other.events", "weir.other.rejected.stale", "$KV.WEIR_other_CONTROL.control",
 		"$SYS.REQ.SERVER.PING", "$SYS.REQ.ACCOUNT.PING.CONNZ", "$SYS.ACCOUNT.$G.CONNECT", "$JSC.R.x", "$NRG.V.x", "$GR.x", "_GR_.x", "$LDS.x",
@@ -170,7 +170,7 @@ func reached(role streams.Role) map[string]string {
 		return map[string]string{
 			"WEIR_test_TRAJECTORIES": "adds", "WEIR_test_REJECTED": "adds", "WEIR_test_EVENTS": "adds", "WEIR_test_TICKETS": "takes",
 		}
-	case streams.RoleInference, streams.RoleTools:
+	case streams.RoleInference, streams.RoleTools, streams.RoleArchive:
 		return map[string]string{"WEIR_test_EVENTS": "adds"}
 	}
 	return nil

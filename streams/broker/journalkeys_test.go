@@ -29,7 +29,9 @@ func TestTheJournalIsTheProducersOwn(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []*schemas.JournalRecord{record}, records)
 	require.NoError(t, taker.Replace(ctx, record))
-	for _, role := range []streams.Role{streams.RoleTrainer, streams.RoleInference, streams.RoleTools, streams.RoleViewer} {
+	for _, role := range []streams.Role{
+		streams.RoleTrainer, streams.RoleInference, streams.RoleTools, streams.RoleArchive, streams.RoleViewer,
+	} {
 		r := l.as(t, role)
 		require.ErrorIs(t, r.Journal(ticket).Append(ctx, record), streams.ErrDenied, role)
 		_, _, err := r.Journal(ticket).Read(ctx)

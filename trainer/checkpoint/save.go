@@ -271,6 +271,15 @@ func (s *Store) MarkPurged(stream string, created time.Time, upTo uint64) error 
 	return nil
 }
 
+// PurgedUpTo returns the sequence up to which a stream was purged, or was about to be; 0 where that is not known.
+func (s *Store) PurgedUpTo(stream string, created time.Time) uint64 {
+	var mark purgeMark
+	if readJSON(filepath.Join(s.cfg.Dir, purgedFile), &mark) != nil || mark.Stream != stream || !mark.Created.Equal(created) {
+		return 0
+	}
+	return mark.UpTo
+}
+
 // ForgetPurged removes the mark of purged messages: their stream is gone, or its sequences are used again.
 func (s *Store) ForgetPurged() error {
 	err := os.Remove(filepath.Join(s.cfg.Dir, purgedFile))

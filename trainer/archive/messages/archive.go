@@ -29,6 +29,9 @@ const (
 // ErrNotWritten is returned, wrapped, when the store did not take a segment, as on a full disk.
 var ErrNotWritten = errors.New("the archive of messages cannot be written")
 
+// ErrOtherRun is returned, wrapped, where a folder has the messages of another run.
+var ErrOtherRun = errors.New("the archive's folder has the messages of another run")
+
 // Archive keeps the messages of one life of a stream in a store, beside those of earlier ones. A single goroutine calls it.
 type Archive struct {
 	store   Store
@@ -41,7 +44,7 @@ type Archive struct {
 	// segments are those of the store, in order; last is the sequence up to which messages are kept.
 	segments []listed
 	last     uint64
-	// gaps are the spans that the stream did not have any more when they were to be kept, since the archive was opened.
+	// gaps are the spans that the stream did not have any more when they were to be kept, as far as the segments tell.
 	gaps []Span
 	// doubtful is whether a write has failed: the store may have the segment all the same.
 	doubtful bool
@@ -51,6 +54,9 @@ type Archive struct {
 func Open(store Store, cfg Config, run string, life Life, log *slog.Logger) (*Archive, error) {
 	a := &Archive{store: store, cfg: cfg, run: run, life: life, log: log, now: time.Now}
 	if err := a.readStore(); err != nil {
+		return nil, err
+	}
+	if err := a.checkRun(); err != nil {
 		return nil, err
 	}
 	var err error
@@ -72,11 +78,56 @@ func (a *Archive) readStore() error {
 			return fmt.Errorf("remove segment %s, whose messages another has: %w", s.Name, err)
 		}
 	}
-	a.segments, a.last, a.doubtful = segments, 0, false
-	for _, s := range segments {
-		if s.isSameLife(a.life.placeOf(s.Span)) {
-			a.last = max(a.last, s.Last)
+	a.segments, a.last, a.doubtful, a.gaps = segments, 0, false, nil
+	begun := false
+	for i, s := range segments {
+		if !s.isSameLife(a.life.placeOf(s.Span)) {
+			continue
 		}
+		if follows := a.last; !begun || follows < s.After {
+			if !begun {
+				follows = a.readFollows(segments[i])
+			}
+			if follows < s.After {
+				a.gaps = append(a.gaps, Span{follows, s.After})
+			}
+		}
+		begun, a.last = true, max(a.last, s.Last)
+	}
+	return nil
+}
+
+// readFollows returns the sequence up to which messages were kept before the first segment of the life: the messages between are a gap,
+// while older segments have made room. A segment that cannot be read, which weir audit --verify names, follows the messages before it.
+func (a *Archive) readFollows(first listed) uint64 {
+	follows := first.After
+	if first.After == 0 {
+		return 0
+	}
+	err := readSegment(a.store, first.Name, func(r *segmentReader) error {
+		follows = r.index.Follows
+		return nil
+	})
+	if err != nil {
+		a.log.Warn("whether messages are missing before the archive's first segment is not known", "segment", first.Name, "err", err)
+	}
+	return follows
+}
+
+// checkRun refuses a folder with the messages of another run, whose process would take them for old segments of its own. In a bucket the
+// run's name is part of every object's.
+func (a *Archive) checkRun() error {
+	if a.cfg.InBucket() || len(a.segments) == 0 {
+		return nil
+	}
+	newest, of := a.segments[len(a.segments)-1], ""
+	err := readSegment(a.store, newest.Name, func(r *segmentReader) error {
+		of = r.index.Run
+		return nil
+	})
+	if err == nil && of != a.run { // a damaged segment is named by weir audit --verify
+		return fmt.Errorf("%w: %s is of run %q, this is run %q: name another folder with trainer.archive.messages.dir",
+			ErrOtherRun, newest.Name, of, a.run)
 	}
 	return nil
 }
@@ -115,7 +166,10 @@ func (a *Archive) Keep(ctx context.Context, from Source, upTo uint64) (lost uint
 	return lost, nil
 }
 
-// Lacks reports whether a message left the stream before it was kept, as far as Keep has found that out.
+// Gaps are the messages up to Last that had left the stream before they were kept, oldest first.
+func (a *Archive) Gaps() []Span { return slices.Clone(a.gaps) }
+
+// Lacks reports whether a message left the stream before it was kept, as far as the segments tell.
 func (a *Archive) Lacks(sequence uint64) bool {
 	return sequence > a.last || slices.ContainsFunc(a.gaps, func(s Span) bool { return s.After < sequence && sequence <= s.Last })
 }

@@ -1,6 +1,7 @@
 package messages
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -16,6 +17,9 @@ import (
 type Config struct {
 	// Bytes bounds the segments' size on the disk: the oldest are removed first, the newest stays. 0 keeps no messages.
 	Bytes int64 `koanf:"bytes"`
+	// By says which process keeps them: the trainer, or role for weir archive, a role of its own. The trainer then purges no message before
+	// that role has kept it; without archive.required it purges when the stream is half full, and counts the messages that were not kept.
+	By string `koanf:"by" default:"trainer" oneof:"trainer role"`
 	// Age bounds how long a segment stays after it was written; 0 is no bound.
 	Age time.Duration `koanf:"age" min:"0s"`
 	// Dir is the folder of the segments, which may be on another disk, or s3://bucket/prefix, the bucket of a store that speaks S3, where
@@ -39,6 +43,15 @@ type S3Config struct {
 	// Delay is how long a small segment waits on this disk to be joined with the next, so that the bucket has few objects.
 	Delay time.Duration `koanf:"delay" default:"1m" min:"0s"`
 }
+
+// The values of By; "" is the trainer.
+const (
+	byTrainer = "trainer"
+	byRole    = "role"
+)
+
+// ByRole reports whether a role of its own keeps the messages.
+func (c Config) ByRole() bool { return c.Bytes != 0 && c.By == byRole }
 
 // bucketScheme begins a Dir that is a bucket.
 const bucketScheme = "s3://"
@@ -91,6 +104,7 @@ const minBytes = 1 << 20
 
 // Validate reports every fault.
 func (c Config) Validate() error {
+	c.By = cmp.Or(c.By, byTrainer)
 	return check.All(
 		check.That(c.Bytes == 0 || c.Bytes >= minBytes, "bytes", "%d: must be 0 for none, or at least %d", c.Bytes, minBytes),
 		check.Fields(c),

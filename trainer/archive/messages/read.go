@@ -204,14 +204,17 @@ func Verify(store Segments) (*Verified, error) {
 			continue
 		}
 		out.Messages += len(index.Entries)
+		before := s.place
+		before.Span = Span{index.Follows, index.Follows}
 		if i > 0 && segments[i-1].isSameLife(s.place) {
-			out.checkNeighbours(segments[i-1].place, index)
+			before = segments[i-1].place
 		}
+		out.checkNeighbours(before, index)
 	}
 	return out, nil
 }
 
-// checkNeighbours looks for what is missing between a segment and the segment before.
+// checkNeighbours looks for messages that are missing between a segment and the segment before, and before the first.
 func (v *Verified) checkNeighbours(before place, index *Index) {
 	if before.Last < index.Follows {
 		gone := before
