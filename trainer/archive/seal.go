@@ -3,6 +3,7 @@ package archive
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -12,6 +13,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 )
 
 // seal is the line after the lines of a part: its chain stands for every byte of the segment so far, of both files.
@@ -21,6 +23,9 @@ type seal struct {
 	End  int64 `json:"end"`
 	// Chain is the SHA-256, in hex, of the chain of the seal before, the part's frame, and the part's lines.
 	Chain string `json:"chain"`
+	// After, of the first seal of a segment, is the chain of the last seal before the segment, and the chain that this one's begins with; ""
+	// where there was none, and in segments of older builds.
+	After string `json:"after,omitempty"`
 }
 
 // sealLine is a line that is a seal. An entry's line has no key "seal".
@@ -64,17 +69,23 @@ func Verify(dir string) (*Checked, error) {
 		return nil, fmt.Errorf("verify the archive: %w", err)
 	}
 	out := &Checked{}
+	before := "" // the chain of the last seal so far; "" where it is not known
 	for i, n := range numbers {
 		if i > 0 && numbers[i-1] != n-1 {
+			before = ""
 			out.Faults = append(out.Faults, Fault{filepath.Base(linesPath(dir, n-1)), -1, "the segment, between others", "no such file"})
 		}
-		v := &segmentCheck{dir: dir, number: n, Checked: out, step: -1}
+		v := &segmentCheck{dir: dir, number: n, Checked: out, step: -1, before: before}
+		faults := len(out.Faults)
 		if err := v.checkSegment(); errors.Is(err, fs.ErrNotExist) {
 			if _, gone := os.Stat(linesPath(dir, n)); gone == nil {
 				v.addFault(binPath(dir, n), "the file beside "+filepath.Base(linesPath(dir, n)), "no such file")
 			}
 		} else if err != nil {
 			return nil, fmt.Errorf("verify the archive: %w", err)
+		}
+		if before = cmp.Or(v.chain, before); len(out.Faults) > faults {
+			before = ""
 		}
 	}
 	return out, nil
@@ -85,9 +96,9 @@ type segmentCheck struct {
 	*Checked
 	dir    string
 	number int
-	// step and chain are those of the last seal.
-	step  int64
-	chain string
+	// step and chain are those of the last seal; before is the chain of the last seal of the segments before, "" where it is not known.
+	step          int64
+	chain, before string
 }
 
 func (v *segmentCheck) addFault(path, want, have string) {
@@ -131,7 +142,7 @@ func (v *segmentCheck) checkSegment() error {
 			part = append(part, line...)
 			continue
 		}
-		if same := encodeSeal(*l.Seal); !bytes.Equal(same, line) || l.Seal.End < end || l.ID != "" {
+		if same := encodeSeal(*l.Seal); !bytes.Equal(same, line) || l.Seal.End < end || l.ID != "" || l.Seal.After != "" && v.chain != "" {
 			v.addFault(path, fmt.Sprintf("line %d as it was written", number), "another line")
 			return nil
 		}
@@ -145,14 +156,22 @@ func (v *segmentCheck) checkSegment() error {
 			return nil
 		}
 		v.Bytes += int64(len(frame))
-		have := nextChain(v.chain, frame, part)
+		have := nextChain(cmp.Or(v.chain, l.Seal.After), frame, part)
 		if have != l.Seal.Chain {
 			v.step = l.Seal.Step
 			v.addFault(fmt.Sprintf("%s, or %s", path, filepath.Base(bin.Name())),
 				fmt.Sprintf("chain %s at line %d", l.Seal.Chain, number), "chain "+have)
 			return nil
 		}
+		v.checkBefore(l.Seal.After)
 		v.step, v.chain, end, part = l.Seal.Step, l.Seal.Chain, l.Seal.End, part[:0]
+	}
+}
+
+// checkBefore compares the chain that a segment's first seal follows with the last chain of the segments before, whose end may be cut off.
+func (v *segmentCheck) checkBefore(after string) {
+	if v.chain == "" && after != "" && v.before != "" && after != v.before {
+		v.addFault(linesPath(v.dir, v.number-1), "a last seal of chain "+after, "chain "+v.before+": its end is gone")
 	}
 }
 
@@ -176,4 +195,26 @@ func encodeSeal(s seal) []byte {
 		return nil // numbers and a text always encode
 	}
 	return append(line, '\n')
+}
+
+// lastChain returns the chain of the last seal of a store's segments; "" where there is none.
+func lastChain(dir string, numbers []int) (string, error) {
+	begin := []byte(`{"seal":`)
+	for _, n := range slices.Backward(numbers) {
+		lines, err := os.ReadFile(linesPath(dir, n))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return "", err
+		}
+		lines = lines[:bytes.LastIndexByte(lines, '\n')+1] // the rest is a line that a crash cut
+		at := bytes.LastIndex(lines, append([]byte{'\n'}, begin...)) + 1
+		line, _, _ := bytes.Cut(lines[at:], []byte{'\n'})
+		var l sealLine
+		if json.Unmarshal(line, &l) == nil && l.Seal != nil {
+			return l.Seal.Chain, nil
+		}
+	}
+	return "", nil
 }

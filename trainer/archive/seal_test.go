@@ -85,7 +85,7 @@ func TestASealOfMoreBytesThanThereCanBeIsFound(t *testing.T) {
 func TestWhatACrashCutsOffIsNoChange(t *testing.T) {
 	t.Parallel()
 	dir := writeArchive(t)
-	path := linesPath(dir, 1)
+	path := linesPath(dir, 2)
 	lines, err := os.ReadFile(path)
 	require.NoError(t, err)
 	last := bytes.LastIndex(lines[:len(lines)-1], []byte("\n")) + 1 // where the last seal begins
@@ -94,11 +94,17 @@ func TestWhatACrashCutsOffIsNoChange(t *testing.T) {
 		found, err := Verify(dir)
 		require.NoError(t, err)
 		require.Empty(t, found.Faults, cut)
-		require.Equal(t, []string{"000001.jsonl"}, found.Open, cut)
+		require.Equal(t, []string{"000002.jsonl"}, found.Open, cut)
 	}
+	writePart(t, dir, 9) // the trainer after the crash
+	found, err := Verify(dir)
+	require.NoError(t, err)
+	require.Empty(t, found.Faults)
+	require.NoError(t, os.Remove(linesPath(dir, 3)))
+	require.NoError(t, os.Remove(binPath(dir, 3)))
 	require.NoError(t, os.WriteFile(path, lines, 0o644))
 	require.NoError(t, os.Remove(binPath(dir, 2)))
-	found, err := Verify(dir)
+	found, err = Verify(dir)
 	require.NoError(t, err)
 	require.Equal(t, []Fault{{"000002.bin", -1, "the file beside 000002.jsonl", "no such file"}}, found.Faults)
 	require.NoError(t, os.Rename(linesPath(dir, 2), linesPath(dir, 3)))
@@ -106,6 +112,46 @@ func TestWhatACrashCutsOffIsNoChange(t *testing.T) {
 	found, err = Verify(dir)
 	require.NoError(t, err)
 	require.Equal(t, "000002.jsonl", found.Faults[0].File)
+}
+
+// writePart has a trainer begin, write a step and end.
+func writePart(t *testing.T, dir string, step int64) {
+	t.Helper()
+	w, err := Open(dir, Config{Bytes: minBytes, Samples: -1}, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	b := batchOf(uint64(step))
+	w.Step(step, b, tokensOf(b), func(uint64) Origin { return Origin{} }, noon)
+	require.NoError(t, w.Close())
+}
+
+// A low finding of the eighth reader: the end of an older segment could be cut off at a seal, or all of its lines, and nothing told.
+func TestACutEndOfAnOlderSegmentIsFound(t *testing.T) {
+	t.Parallel()
+	dir := writeArchive(t)
+	writePart(t, dir, 9)
+	for segment := 1; segment <= 2; segment++ {
+		path := linesPath(dir, segment)
+		lines, err := os.ReadFile(path)
+		require.NoError(t, err)
+		for i, b := range lines[:len(lines)-1] {
+			if b != '\n' {
+				continue
+			}
+			require.NoError(t, os.WriteFile(path, lines[:i+1], 0o644))
+			found, err := Verify(dir)
+			require.NoError(t, err)
+			if len(found.Faults) == 0 {
+				// No seal is left of the first segment: nothing says that there was one.
+				require.Equal(t, 1, segment)
+				require.NotContains(t, string(lines[:i+1]), `{"seal":`)
+				continue
+			}
+			require.Len(t, found.Faults, 1)
+			require.Equal(t, filepath.Base(path), found.Faults[0].File)
+			require.Contains(t, found.Faults[0].Have, "its end is gone")
+		}
+		require.NoError(t, os.WriteFile(path, lines, 0o644))
+	}
 }
 
 // A part that could not be written leaves nothing that the next part follows.

@@ -30,9 +30,11 @@ type store struct {
 	lines *os.File
 	bin   *os.File
 	// end is where the next frame goes, written the size of the lines, and chain that of the last seal.
-	end      int64
-	written  int64
-	chain    string
+	end     int64
+	written int64
+	chain   string
+	// after is the chain of the last seal before the open segment.
+	after    string
 	encoder  *zstd.Encoder
 	messages schemas.Encoder
 	raw      []byte
@@ -51,6 +53,9 @@ func openStore(dir string, bytes int64) (*store, error) {
 			}
 		}
 		s.now = max(s.now, n)
+	}
+	if s.chain, err = lastChain(dir, numbers); err != nil {
+		return nil, err
 	}
 	s.encoder, err = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
 	return s, err
@@ -96,7 +101,7 @@ func (s *store) makeRoom() error {
 			return errors.Join(err, lines.Close(), os.Remove(lines.Name()))
 		}
 		s.now++
-		s.lines, s.bin, s.end, s.written, s.chain = lines, bin, 0, 0, ""
+		s.lines, s.bin, s.end, s.written, s.after = lines, bin, 0, 0, s.chain
 	}
 	total := int64(0)
 	numbers := make([]int, 0, len(s.sizes))
@@ -170,7 +175,11 @@ func (s *store) addLines(step int64, frame, lines []byte) error {
 		return nil
 	}
 	end, chain := s.end+int64(len(frame)), nextChain(s.chain, frame, lines)
-	data := append(slices.Clip(lines), encodeSeal(seal{Step: step, End: end, Chain: chain})...)
+	mark := seal{Step: step, End: end, Chain: chain}
+	if s.written == 0 {
+		mark.After = s.after
+	}
+	data := append(slices.Clip(lines), encodeSeal(mark)...)
 	if _, err := s.lines.WriteAt(data, s.written); err != nil {
 		return errors.Join(err, s.lines.Truncate(s.written))
 	}
