@@ -2,9 +2,7 @@ package assembly
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -55,14 +53,12 @@ func (v *Viewer) Runs(args []string) ([]view.Run, error) {
 		folders = append(folders, dir)
 	}
 	if len(args) == 0 {
-		entries, err := os.ReadDir(v.cfg.Run.Dir)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("look for runs: %w", err)
+		names, err := runfolder.List(v.cfg.Run.Dir)
+		if err != nil {
+			return nil, err
 		}
-		for _, e := range entries {
-			if dir := filepath.Join(v.cfg.Run.Dir, e.Name()); runfolder.Is(dir) {
-				folders = append(folders, dir)
-			}
+		for _, name := range names {
+			folders = append(folders, filepath.Join(v.cfg.Run.Dir, name))
 		}
 	}
 	var runs []view.Run
@@ -80,6 +76,21 @@ func (v *Viewer) Runs(args []string) ([]view.Run, error) {
 		return nil, fmt.Errorf("%s holds no run: name folders of runs, another --run.dir, or a broker and a run by --broker.url and --run.name", v.cfg.Run.Dir)
 	}
 	return distinctNames(runs), nil
+}
+
+// More returns the runs in run.dir that are not shown yet: those that have begun since Runs was called.
+func (v *Viewer) More(shown func(dir string) bool) []view.Run {
+	names, err := runfolder.List(v.cfg.Run.Dir)
+	if err != nil {
+		return nil // the runs that are shown say what is wrong
+	}
+	var runs []view.Run
+	for _, name := range names {
+		if dir := filepath.Join(v.cfg.Run.Dir, name); !shown(dir) {
+			runs = append(runs, v.FolderRun(dir))
+		}
+	}
+	return runs
 }
 
 // FolderRun is the run of a folder, whose name is the run's.

@@ -74,12 +74,12 @@ func (l *Models) Load(ctx context.Context, m *ModelChoice) (*LoadedPolicy, error
 	case m.Folder != "":
 		return l.loadFolder(ctx, m.Folder, max(0, m.Step))
 	}
-	f, err := l.OpenVersion(ctx, m.Step)
-	if err != nil {
-		return nil, err
-	}
-	loaded, err := l.loadFolder(ctx, f.Dir, f.Version)
-	return loaded, errors.Join(err, f.Close())
+	var loaded *LoadedPolicy
+	err := l.UseVersion(ctx, m.Step, func(f *VersionFolder) (err error) {
+		loaded, err = l.loadFolder(ctx, f.Dir, f.Version)
+		return err
+	})
+	return loaded, err
 }
 
 // loadUntrained loads the model that the run begins with: the model's folder, else weights from the run's seed, before a cold start.

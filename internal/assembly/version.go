@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -29,6 +30,35 @@ func (f *VersionFolder) Close() error {
 	return os.RemoveAll(f.remove)
 }
 
+// UseVersion calls use with the model folder of [Models.OpenVersion]. Where the run's trainer removes the checkpoint meanwhile, use is
+// called again with another: of the newest version, or learnt again.
+func (l *Models) UseVersion(ctx context.Context, step int64, use func(*VersionFolder) error) error {
+	return retryRemoved(func() (dir string, err error) {
+		f, err := l.OpenVersion(ctx, step)
+		if err != nil {
+			return "", err
+		}
+		if f.remove != "" {
+			return "", errors.Join(use(f), f.Close())
+		}
+		return f.Dir, use(f)
+	})
+}
+
+// retryRemoved calls read, which says what folder of a trainer's it reads, "" for none, until it succeeds, or fails though the folder is
+// whole, at most mostPlans times.
+func retryRemoved(read func() (dir string, err error)) error {
+	for n := 1; ; n++ {
+		dir, err := read()
+		if err == nil || dir == "" || n == mostPlans {
+			return err
+		}
+		if _, gone := os.Stat(dir); !errors.Is(gone, fs.ErrNotExist) && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+}
+
 // OpenVersion is the model folder of a step of the run, the newest with a full checkpoint where step is negative. The weights of a step
 // without a full checkpoint are learnt again from their batches, as far as these are kept. Close it.
 func (l *Models) OpenVersion(ctx context.Context, step int64) (*VersionFolder, error) {
@@ -47,18 +77,22 @@ func (l *Models) OpenVersion(ctx context.Context, step int64) (*VersionFolder, e
 		}
 		return nil, err
 	}
-	f, err := l.learnVersion(ctx, step)
+	var f *VersionFolder
+	err = retryRemoved(func() (from string, err error) {
+		f, from, err = l.learnVersion(ctx, step)
+		return from, err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("learn the weights of version %d again: %w", step, err)
 	}
 	return f, nil
 }
 
-// learnVersion learns the weights of a version again into a folder of its own.
-func (l *Models) learnVersion(ctx context.Context, step int64) (_ *VersionFolder, err error) {
+// learnVersion learns the weights of a version again into a folder of its own, from a checkpoint in the folder from.
+func (l *Models) learnVersion(ctx context.Context, step int64) (_ *VersionFolder, from string, err error) {
 	home, err := os.MkdirTemp("", "weir-version-")
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	defer func() {
 		if err != nil {
@@ -74,17 +108,17 @@ func (l *Models) learnVersion(ctx context.Context, step int64) (_ *VersionFolder
 		return nil
 	}
 	if r.plan, err = relearn.Find(r.store, step, step); err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	full := r.plan.From
 	l.log.Info("learning steps again from their batches", "from_step", full.State.Step, "to_step", step)
 	learnt, err := r.learnAll(ctx)
 	if err != nil {
-		return nil, err
+		return nil, full.Dir, err
 	}
 	dir := filepath.Join(home, "model")
 	if err := errors.Join(os.Rename(learnt.Dir, dir), checkpoint.LinkModelFiles(full.Dir, dir)); err != nil {
-		return nil, err
+		return nil, full.Dir, err
 	}
-	return &VersionFolder{Dir: dir, Version: step, remove: home}, nil
+	return &VersionFolder{Dir: dir, Version: step, remove: home}, full.Dir, nil
 }

@@ -1,13 +1,13 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/gpu/hf"
+	"github.com/weir-rl/weir/internal/assembly"
 	"github.com/weir-rl/weir/internal/fault"
 )
 
@@ -39,12 +39,13 @@ appears whole or not at all, and Transformers, vLLM and SGLang read it.`,
 		if err != nil {
 			return err
 		}
-		from, err := s.Models().OpenVersion(cmd.Context(), *step)
-		if err != nil {
+		var files []gpu.File
+		version := int64(0)
+		err = s.Models().UseVersion(cmd.Context(), *step, func(from *assembly.VersionFolder) (err error) {
+			version = from.Version
+			files, err = hf.Reproduce(cmd.Context(), from.Dir, args[1], gpu.ExportOptions{DType: gpu.DType(*dtype), ShardBytes: *shard})
 			return err
-		}
-		defer func() { err = errors.Join(err, from.Close()) }()
-		files, err := hf.Reproduce(cmd.Context(), from.Dir, args[1], gpu.ExportOptions{DType: gpu.DType(*dtype), ShardBytes: *shard})
+		})
 		if err != nil {
 			return err
 		}
@@ -52,7 +53,8 @@ appears whole or not at all, and Transformers, vLLM and SGLang read it.`,
 		for _, f := range files {
 			size += f.Size
 		}
-		fmt.Fprintf(a.out, "wrote run %s at step %d to %s: %d files, %s bytes\n", cfg.Run.Name, from.Version, args[1], len(files), shortCount(size))
+		const wrote = "wrote run %s at step %d to %s: %d files, %s bytes\n"
+		fmt.Fprintf(a.out, wrote, cfg.Run.Name, version, args[1], len(files), shortCount(size))
 		return nil
 	}
 	return cmd

@@ -6,8 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"os"
-	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -102,13 +101,8 @@ func (a *app) nextCommands(s *assembly.Run, r *runfolder.Remains) []string {
 // listOtherRuns names the runs whose folders are in dir, at most eight, without the run of a name.
 func listOtherRuns(dir, without string) string {
 	const most = 8
-	entries, _ := os.ReadDir(dir) // without a folder there are none
-	var names []string
-	for _, e := range entries {
-		if e.Name() != without && runfolder.Is(filepath.Join(dir, e.Name())) {
-			names = append(names, e.Name())
-		}
-	}
+	names, _ := runfolder.List(dir) // a folder that cannot be read has none
+	names = slices.DeleteFunc(names, func(name string) bool { return name == without })
 	if more := len(names) - most; more > 0 {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), more)
 	}

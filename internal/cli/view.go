@@ -16,8 +16,8 @@ func newViewCommand(a *app) *cobra.Command {
 		Use: "view [run or folder]...", Short: "Look at runs on a web page: live, finished, several at once",
 		Long: `View serves a page about runs: how each goes and what holds it back, where every ticket went, and any trajectory down
 to its tokens. It reads the runs' folders, and their brokers where those are up, so it works on a run that goes on, on
-one that is over, and on one that was killed. Without arguments it shows every run in run.dir, and the run that
-run.name names. weir up and weir trainer serve the page of their own run by themselves.
+one that is over, and on one that was killed. Without arguments it shows every run in run.dir, those that begin later
+too, and the run that run.name names. weir up and weir trainer serve the page of their own run by themselves.
 
 The page is served on view.listen. Beyond loopback it asks for the token that is printed, or that view.token_file
 holds; on loopback only what changes something, or opens tasks and tools, does.`,
@@ -32,7 +32,11 @@ holds; on loopback only what changes something, or opens tasks and tools, does.`
 				return err
 			}
 			_, fixed := s.Origins["view.listen"]
-			server, err := view.Listen(s.Config.View, view.Deps{Runs: runs, Log: s.Log}, !fixed)
+			deps := view.Deps{Runs: runs, Log: s.Log}
+			if len(args) == 0 {
+				deps.More = s.Viewer().More
+			}
+			server, err := view.Listen(s.Config.View, deps, !fixed)
 			if err != nil {
 				return err
 			}

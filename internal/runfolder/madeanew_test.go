@@ -64,3 +64,16 @@ func TestAnOpenPageShowsTheRunThatWasMadeAnew(t *testing.T) {
 	same() // an empty page, until the run is there again
 	require.NoError(t, os.Mkdir(dir, 0o755))
 }
+
+// A low finding of the eighth reader: the folder that a killed fork left was shown as a run.
+func TestTheHalfOfAForkIsNoRun(t *testing.T) {
+	t.Parallel()
+	parent := t.TempDir()
+	for _, name := range []string{"b", "a", ".c.tmp-123", "none"} {
+		require.NoError(t, os.MkdirAll(filepath.Join(parent, name, CheckpointsFolder), 0o755))
+	}
+	require.NoError(t, os.Remove(filepath.Join(parent, "none", CheckpointsFolder)))
+	names, err := List(parent)
+	require.NoError(t, err)
+	require.Equal(t, []string{"a", "b"}, names)
+}

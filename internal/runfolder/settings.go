@@ -1,7 +1,9 @@
 package runfolder
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -30,6 +32,22 @@ func Is(dir string) bool {
 		}
 	}
 	return false
+}
+
+// List returns the names of the runs' folders in a folder, sorted; none where it is not there. Hidden folders are left out: such is the half of
+// a fork that was killed.
+func List(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("look for runs: %w", err)
+	}
+	var names []string
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), ".") && Is(filepath.Join(dir, e.Name())) {
+			names = append(names, e.Name())
+		}
+	}
+	return names, nil
 }
 
 // settings are the values of a run's ConfigFile, read again when the file was written again.

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/weir-rl/weir/internal/runfolder"
@@ -20,7 +21,9 @@ import (
 
 // api answers the page's questions.
 type api struct {
+	mu   sync.Mutex
 	runs []*shownRun
+	more func(shown func(dir string) bool) []Run
 	log  *slog.Logger
 	now  func() time.Time
 	// life ends when the server stops, by end; long answers end with it.
@@ -29,7 +32,7 @@ type api struct {
 }
 
 func newAPI(deps Deps) *api {
-	a := &api{log: deps.Log, now: deps.Now}
+	a := &api{more: deps.More, log: deps.Log, now: deps.Now}
 	a.life, a.end = context.WithCancel(context.Background())
 	for _, r := range deps.Runs {
 		a.runs = append(a.runs, openRun(r))
@@ -39,10 +42,36 @@ func newAPI(deps Deps) *api {
 
 func (a *api) close() {
 	a.end()
-	for _, f := range a.runs {
+	for _, f := range a.shownRuns() {
 		f.folder.Close()
 		if f.Chat != nil {
 			f.Chat.Close()
+		}
+	}
+}
+
+// shownRuns returns the runs that are shown. The caller must not change the list.
+func (a *api) shownRuns() []*shownRun {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.runs
+}
+
+// findNewRuns shows the runs that have begun since.
+func (a *api) findNewRuns() {
+	if a.more == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.life.Err() != nil {
+		return // they are being closed
+	}
+	for _, r := range a.more(func(dir string) bool {
+		return slices.ContainsFunc(a.runs, func(s *shownRun) bool { return s.Dir == dir })
+	}) {
+		if !slices.ContainsFunc(a.runs, func(s *shownRun) bool { return s.Name == r.Name }) {
+			a.runs = append(slices.Clip(a.runs), openRun(r))
 		}
 	}
 }
@@ -93,12 +122,13 @@ func (a *api) routes() http.Handler {
 func (a *api) withinRun(handle func(http.ResponseWriter, *http.Request, *shownRun)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		name := r.PathValue("run")
-		at := slices.IndexFunc(a.runs, func(f *shownRun) bool { return f.Name == name })
+		runs := a.shownRuns()
+		at := slices.IndexFunc(runs, func(f *shownRun) bool { return f.Name == name })
 		if at < 0 {
 			writeError(w, http.StatusNotFound, fmt.Sprintf("no run %q is shown here", name))
 			return
 		}
-		handle(w, r, a.runs[at])
+		handle(w, r, runs[at])
 	}
 }
 
@@ -143,7 +173,8 @@ func (a *api) listRuns(ctx context.Context) any {
 	out := struct {
 		Runs []Summary `json:"runs"`
 	}{[]Summary{}}
-	for _, f := range a.runs {
+	a.findNewRuns()
+	for _, f := range a.shownRuns() {
 		if err := f.folder.Refresh(); err != nil {
 			out.Runs = append(out.Runs, Summary{Name: f.Name, Folder: f.Dir, State: runfolder.StateBroken, Detail: err.Error()})
 			continue

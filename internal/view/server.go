@@ -24,6 +24,9 @@ var web embed.FS
 type Deps struct {
 	// Runs are the runs that the page shows, at least one, each under a name of its own.
 	Runs []Run
+	// More returns the runs that have begun since, without those in a folder for which shown is true; nil is for none. Several goroutines
+	// call it.
+	More func(shown func(dir string) bool) []Run
 	// Log defaults to none.
 	Log *slog.Logger
 	// Now defaults to time.Now.

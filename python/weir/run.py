@@ -69,6 +69,8 @@ class Run:
 def runs(folder: str | os.PathLike[str] = "runs") -> Iterator[Run]:
     """The runs of a folder, by name."""
     for path in sorted(pathlib.Path(folder).iterdir()):
+        if path.name.startswith("."):  # the half of a fork that was killed
+            continue
         if (path / "metrics.jsonl").exists() or (path / "checkpoints").is_dir():
             yield Run(path)
 

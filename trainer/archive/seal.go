@@ -23,7 +23,7 @@ type seal struct {
 	End  int64 `json:"end"`
 	// Chain is the SHA-256, in hex, of the chain of the seal before, the part's frame, and the part's lines.
 	Chain string `json:"chain"`
-	// After, of the first seal of a segment, is the chain of the last seal before the segment, and the chain that this one's begins with; ""
+	// After, of the first seal of a segment, is the chain of the last seal before the segment, with which this chain begins; ""
 	// where there was none, and in segments of older builds.
 	After string `json:"after,omitempty"`
 }
