@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/weir-rl/weir/trainer/metrics"
 )
 
 // Claim is a sentence about two arms, or about an arm and a number:
@@ -16,7 +18,8 @@ import (
 //	TERM >= 0.9                         grpo final >= 0.9
 //	ARM reaches 0.9 in at most SHARE    grpo reaches 0.9 in at most half of gspo's steps
 //
-// A TERM is ARM METRIC or ARM steps to 0.9. The operators are >=, >, <= and <. After "in at most" stands half of, a third of, a quarter
+// A TERM is ARM METRIC or ARM steps to 0.9; a METRIC can be a key of metrics.jsonl too, such as policy/entropy: its mean over the last
+// quarter of the steps. The operators are >=, >, <= and <. After "in at most" stands half of, a third of, a quarter
 // of, 0.7 of or 2 times ARM's steps, ARM's steps, or a number such as 30 steps.
 type Claim struct {
 	// Text is the sentence.
@@ -40,7 +43,22 @@ type Term struct {
 const metricSteps = "steps"
 
 // termMetrics are the metrics that a term can name, beside steps.
-var termMetrics = []string{"final", "sampled", "area", "start", "end", "fall", "tokens", "processor"}
+var termMetrics = []string{"final", "sampled", "area", "start", "end", "predicted", "fall", "tokens", "processor"}
+
+// isRecordKey reports whether a metric is a key of metrics.jsonl, which all have a slash.
+func isRecordKey(metric string) bool { return strings.Contains(metric, "/") }
+
+// knownRecordKey reports whether a step can report a number of this key.
+func knownRecordKey(key string) bool {
+	for _, g := range metrics.Groups() {
+		for _, k := range g.Keys {
+			if prefix := k.Prefix(); k.Name == key || prefix != k.Name && strings.HasPrefix(key, prefix) && key != prefix {
+				return true
+			}
+		}
+	}
+	return false
+}
 
 // ParseClaim reads a claim. The error quotes it.
 func ParseClaim(text string) (Claim, error) {
@@ -201,8 +219,14 @@ func (p *claimParser) parseMetric(t *Term) (err error) {
 		t.Score, err = p.parseScore()
 		return err
 	}
+	if isRecordKey(t.Metric) {
+		if !knownRecordKey(t.Metric) {
+			return fmt.Errorf("%q: want a key of docs/metrics.md, such as %s", t.Metric, metrics.PolicyEntropy.Name)
+		}
+		return nil
+	}
 	if !slices.Contains(termMetrics, t.Metric) {
-		return fmt.Errorf("%q: want a metric: %s, or steps to a score", t.Metric, strings.Join(termMetrics, ", "))
+		return fmt.Errorf("%q: want a metric: %s, steps to a score, or a key of docs/metrics.md", t.Metric, strings.Join(termMetrics, ", "))
 	}
 	return nil
 }

@@ -19,6 +19,9 @@ func TestClaimsAreParsed(t *testing.T) {
 		"a final >= b final":                              {Left: Term{Arm: "a", Metric: "final"}, Operator: ">=", Factor: 1, Right: &Term{Arm: "b", Metric: "final"}},
 		"a sampled > b sampled + 0.1":                     {Left: Term{Arm: "a", Metric: "sampled"}, Operator: ">", Factor: 1, Right: &Term{Arm: "b", Metric: "sampled"}, Plus: 0.1},
 		"a processor <= 0.5 * b processor - 3":            {Left: Term{Arm: "a", Metric: "processor"}, Operator: "<=", Factor: 0.5, Right: &Term{Arm: "b", Metric: "processor"}, Plus: -3},
+		"a policy/entropy > b policy/entropy":             {Left: Term{Arm: "a", Metric: "policy/entropy"}, Operator: ">", Factor: 1, Right: &Term{Arm: "b", Metric: "policy/entropy"}},
+		"a predicted >= a end - 0.02":                     {Left: Term{Arm: "a", Metric: "predicted"}, Operator: ">=", Factor: 1, Right: &Term{Arm: "a", Metric: "end"}, Plus: -0.02},
+		"a reward/component/tool > 0.5":                   {Left: Term{Arm: "a", Metric: "reward/component/tool"}, Operator: ">", Factor: 1, Plus: 0.5},
 		"a steps to 0.8 < 12":                             {Left: Term{"a", "steps", 0.8}, Operator: "<", Factor: 1, Plus: 12},
 	} {
 		want.Text = text
@@ -29,6 +32,7 @@ func TestClaimsAreParsed(t *testing.T) {
 	for text, fault := range map[string]string{
 		"":                                  "want a metric",
 		"a finale >= b final":               `"finale": want a metric`,
+		"a policy/entropie > 0":             "want a key of docs/metrics.md, such as policy/entropy",
 		"a final = b final":                 `"=": want >=, >, <= or <`,
 		"a final >= b final or so":          `"or so" is left over`,
 		"a reaches 9 in at most b's steps":  "want a score above 0, at most 1",
@@ -105,4 +109,20 @@ func TestStepsToAScoreAreNoNumberWhereItIsNeverReached(t *testing.T) {
 	s := &Scores{curve: report.Series{X: []float64{0, 2}, Y: []float64{0.5, 0.7}}}
 	require.Equal(t, exactBounds(2), s.stepsTo(0.7))
 	require.InDelta(t, 2, s.stepsTo(0.8).low, 0)
+}
+
+// A number of the steps is its mean over the last quarter of them: of five steps, the last two.
+func TestAClaimCanNameANumberOfTheSteps(t *testing.T) {
+	t.Parallel()
+	s := &Scores{}
+	for _, v := range []float64{9, 9, 9, 2, 4} {
+		s.steps = append(s.steps, map[string]float64{"policy/entropy": v})
+	}
+	require.Equal(t, exactBounds(3), s.valueOf(Term{Metric: "policy/entropy"}))
+	c, err := ParseClaim("a policy/entropy > b policy/entropy")
+	require.NoError(t, err)
+	have := map[string]map[int64]*Scores{"a": {1: s, 2: s}, "b": {1: {}, 2: {}}}
+	j := judgeClaim(c, []int64{1, 2}, have)
+	require.Equal(t, Undecided, j.Verdict)
+	require.Equal(t, "a run lacks the number, or neither run reached the score", j.Why)
 }

@@ -54,6 +54,9 @@ func judgeClaim(c Claim, seeds []int64, scores map[string]map[int64]*Scores) Jud
 		j.Verdict = NotHeld
 	}
 	j.Low, j.High = finiteOrNil(least), finiteOrNil(most)
+	if math.IsInf(least, -1) && math.IsInf(most, 1) {
+		j.Why = "a run lacks the number, or neither run reached the score"
+	}
 	return j
 }
 

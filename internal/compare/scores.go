@@ -24,8 +24,13 @@ type Scores struct {
 	// Tokens are the tokens that were trained on.
 	Tokens float64 `json:"tokens"`
 	Spent
+	// Predicted is the last greedy score on the validation split as a sigmoid through the first half of the curve has it (ScaleRL, arXiv
+	// 2510.13786); nil where that half has fewer than five scored versions.
+	Predicted *float64 `json:"predicted,omitempty"`
 	// curve is the greedy score on the validation split over the versions.
 	curve report.Series
+	// steps are the numbers of the steps, in order.
+	steps []map[string]float64
 }
 
 // bounds hold a number that need not be known exactly.
@@ -47,6 +52,9 @@ func readScores(r *Run) (*Scores, error) {
 		Start: learning.Start, End: learning.End, Area: learning.Area, Final: math.NaN(), Sampled: math.NaN(),
 		curve: report.Collect(records, string(schemas.EventEvaluated), metrics.EvalExactMatch.Name, r.Arm),
 	}
+	if v, ok := predictEnd(s.curve); ok {
+		s.Predicted = &v
+	}
 	best := 0.0
 	for _, y := range s.curve.Y {
 		best = max(best, y)
@@ -62,6 +70,7 @@ func readScores(r *Run) (*Scores, error) {
 				s.Sampled = v
 			}
 		case string(schemas.EventStepDone):
+			s.steps = append(s.steps, rec.Metrics)
 			s.Tokens = max(s.Tokens, rec.Metrics[metrics.TotalTokens.Name])
 		}
 	}
@@ -96,6 +105,10 @@ func (s *Scores) valueOf(t Term) bounds {
 		return exactBounds(s.Start)
 	case "end":
 		return exactBounds(s.End)
+	case "predicted":
+		if s.Predicted != nil {
+			return exactBounds(*s.Predicted)
+		}
 	case "fall":
 		return exactBounds(s.Fall)
 	case "tokens":
@@ -103,5 +116,19 @@ func (s *Scores) valueOf(t Term) bounds {
 	case "processor":
 		return exactBounds(s.ProcessorSeconds)
 	}
+	if v, ok := s.lateMean(t.Metric); ok {
+		return exactBounds(v)
+	}
 	return bounds{math.Inf(-1), math.Inf(1)}
+}
+
+// lateMean is the mean of a step's number over the last quarter of the steps, rounded up; false where none of these steps has it.
+func (s *Scores) lateMean(key string) (float64, bool) {
+	var values []float64
+	for _, step := range s.steps[len(s.steps)*3/4:] {
+		if v, ok := step[key]; ok {
+			values = append(values, v)
+		}
+	}
+	return meanOf(values), len(values) > 0
 }
