@@ -115,6 +115,9 @@ func (e *explainer) topicKeys(topic string) ([]string, error) {
 		}
 	}
 	_, err := e.aboutKey(topic)
+	if at := strings.LastIndex(topic, "."); err == nil && at > 0 { // an entry of a map, which the map explains
+		return e.topicKeys(topic[:at])
+	}
 	return nil, fault.Usagef("%w: weir config explain lists the sections", err)
 }
 

@@ -25,7 +25,7 @@ func TestAFileIsRead(t *testing.T) {
 name: staleness
 base: demo.yaml
 settings: {trainer: {steps: 4, optimizer.learning_rate: 1.0e-4}, run.notes: [a, b]}
-arms: {low: {}, high: {trainer.eta: 16}}
+arms: {low: {}, high: {trainer.eta: 16, tasks.library.limits.max_turns_from: {0: 2, 6: 4}}}
 baseline: low
 seeds: {tuning: [1], testing: [11, 12]}
 deterministic: true
@@ -40,7 +40,9 @@ claims: [high final >= low final]
 	require.Equal(t, &File{
 		Path: path, Name: "staleness", Base: []string{filepath.Join(filepath.Dir(path), "demo.yaml")},
 		Settings: map[string]string{"trainer.steps": "4", "trainer.optimizer.learning_rate": "0.0001", "run.notes": "a,b"},
-		Arms:     []Arm{{"high", map[string]string{"trainer.eta": "16"}}, {"low", map[string]string{}}},
+		Arms: []Arm{{"high", map[string]string{
+			"trainer.eta": "16", "tasks.library.limits.max_turns_from.0": "2", "tasks.library.limits.max_turns_from.6": "4",
+		}}, {"low", map[string]string{}}},
 		Baseline: "low", Seeds: Seeds{Tuning: []int64{1}, Testing: []int64{11, 12}}, Deterministic: true, Parallel: 2,
 		Scores: []float64{0.5, 0.9}, Claims: []Claim{claim},
 	}, f)

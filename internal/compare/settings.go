@@ -49,6 +49,12 @@ func (d *decoder) flattenSettings(section, prefix string, tree map[string]any, o
 				d.addFault(section+"."+key, "an empty section sets nothing; a file of base can begin one")
 			}
 			d.flattenSettings(section, key+".", v, out)
+		case map[any]any: // of numbers, such as the steps of max_turns_from
+			named := map[string]any{}
+			for k, item := range v {
+				named[fmt.Sprint(k)] = item
+			}
+			d.flattenSettings(section, key+".", named, out)
 		case []any:
 			items := make([]string, len(v))
 			for i, item := range v {
