@@ -15,6 +15,8 @@ const (
 	folderTokens = 4096
 	// folderRate is the default learning rate where all weights of a pretrained model are trained.
 	folderRate = 1e-6
+	// adapterRate is the default learning rate of adapters.
+	adapterRate = 1e-4
 )
 
 const (
@@ -29,9 +31,9 @@ func (c *Config) folderPresets(l *loader) map[string]any {
 	if folder == "" {
 		return nil
 	}
-	out := map[string]any{}
-	if !l.isSet("model.lora.rank") {
-		out[keyRate] = folderRate
+	out := map[string]any{keyRate: folderRate}
+	if l.isSet("model.lora.rank") {
+		out[keyRate] = adapterRate
 	}
 	if model, err := hf.ReadConfig(folder); err == nil && model.MaxPositions > 0 {
 		out[keyMaxTokens] = min(model.MaxPositions, folderTokens)

@@ -30,7 +30,7 @@ type ColdStart struct {
 // DefaultColdStart has the defaults.
 func DefaultColdStart() ColdStart {
 	c := check.Default[ColdStart]()
-	c.Optimizer.LearningRate, c.Optimizer.Schedule, c.Optimizer.WarmupSteps = 4e-3, ScheduleLinear, 30
+	c.Optimizer.LearningRate, c.Optimizer.Schedule, c.Optimizer.WarmupSteps, c.Optimizer.Beta2 = 4e-3, ScheduleLinear, 30, 0.95
 	return c
 }
 
