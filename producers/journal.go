@@ -335,7 +335,8 @@ func (j *journal) close() {
 // openJournal opens the journal of a ticket, and takes up what it holds; nil where the producer keeps none.
 func (w *worker) openJournal(ctx context.Context, lease Lease, cancel context.CancelCauseFunc) (*journal, error) {
 	keeper, keeps := w.stream.(JournalKeeper)
-	if !keeps || w.cfg.Journal.Mode == JournalOff || w.cfg.Journal.Mode == "" {
+	recorded := w.envs[lease.Ticket().Task].Recording != nil
+	if !keeps || recorded || w.cfg.Journal.Mode == JournalOff || w.cfg.Journal.Mode == "" {
 		return nil, nil
 	}
 	ticket, delivery := lease.Ticket(), lease.Delivery()

@@ -94,7 +94,9 @@ func Run(ctx context.Context, cfg Config, deps Deps) error {
 				if err != nil {
 					return unlessEnded(taking, "take a ticket", err)
 				}
-				w.serveTicket(working, settling, lease)
+				if err := w.serveTicket(working, settling, lease); err != nil {
+					return err
+				}
 			}
 		})
 	}

@@ -45,7 +45,10 @@ func newWorker(cfg Config, deps Deps) *worker {
 	}
 	w.closing.SetLimit(cfg.Concurrency)
 	for task, env := range deps.Environments {
-		env.metrics, env.stops = deps.Metrics, newStopTokens(env.Tokenizer)
+		env.metrics = deps.Metrics
+		if env.Recording == nil {
+			env.stops = newStopTokens(env.Tokenizer)
+		}
 		env.late = &lateWatch{task: task, report: deps.Failing, metrics: deps.Metrics, now: time.Now}
 		w.envs[task] = env
 		w.failures[task] = new(failureWatch)
@@ -112,8 +115,9 @@ func (w *worker) takeUnlessPaused(ctx context.Context) (Lease, error) {
 	return lease, err
 }
 
-// serveTicket runs the episode of a ticket and ends its lease. Working bounds the episode, settling the end of the lease.
-func (w *worker) serveTicket(working, settling context.Context, lease Lease) {
+// serveTicket runs the episode of a ticket and ends its lease. Working bounds the episode, settling the end of the lease. It returns the
+// error that the producer ends with; nil where it goes on.
+func (w *worker) serveTicket(working, settling context.Context, lease Lease) error {
 	ticket := lease.Ticket()
 	log := w.log.With("ticket", ticket.ID, "delivery", lease.Delivery())
 	ctx, cancel := context.WithCancelCause(working)
@@ -144,11 +148,26 @@ func (w *worker) serveTicket(working, settling context.Context, lease Lease) {
 		story.Ended, story.Err = time.Now(), err
 		w.served(story)
 	}
+	if errors.Is(err, ErrStops) {
+		w.releaseTicket(settling, lease, 0, log)
+		return err
+	}
+	w.endTicket(settling, lease, journal, err, log)
+	return nil
+}
+
+// endTicket ends the lease of a ticket whose work ended with an error, nil where its trajectory is stored.
+func (w *worker) endTicket(settling context.Context, lease Lease, journal *journal, err error, log *slog.Logger) {
+	ticket := lease.Ticket()
 	switch {
 	case err == nil:
 		w.noteOutcome(ticket.Task, nil)
 		w.acknowledge(settling, lease, log)
 		journal.end(settling)
+	case errors.Is(err, ErrNotRecorded):
+		w.metrics.episodeDropped("not_recorded", "")
+		log.Debug("the sample is closed", "err", err)
+		w.closeSample(settling, lease, err, log)
 	case errors.Is(err, errLeaseLost):
 		w.metrics.episodeDropped("lease_lost", "")
 		log.Warn("lease lost: the ticket is somebody else's now")
@@ -260,6 +279,15 @@ func (w *worker) produceTrajectory(
 	env, known := w.envs[ticket.Task]
 	if !known {
 		return nil, fmt.Errorf("%w %q: this producer has %s", errUnknownTask, ticket.Task, quoteNames(w.envs))
+	}
+	if env.Recording != nil {
+		trajectory, err := recallTrajectory(ctx, ticket, env.Recording)
+		if err != nil {
+			logBroken(w.log.With("ticket", ticket.ID), err)
+			return nil, err
+		}
+		trajectory.Producer = w.cfg.Name
+		return trajectory, nil
 	}
 	closed, err := w.claimEpisode(ctx, ticket.ID)
 	if err != nil {

@@ -85,6 +85,14 @@ func (t *Trajectory) codeFields(c *coder) {
 	c.codeTime("started_at", &t.StartedAt)
 	c.codeTime("finished_at", &t.FinishedAt)
 	optional(c, "forked", &t.Forked)
+	optional(c, "recorded", &t.Recorded)
+}
+
+func (r *Recorded) codeFields(c *coder) {
+	codeTextValue(c, "run", &r.Run, false)
+	codeTextValue(c, "id", &r.ID, false)
+	codeIntegerValue(c, "oldest", &r.Oldest, false)
+	codeIntegerValue(c, "newest", &r.Newest, false)
 }
 
 func (f *Forked) codeFields(c *coder) {

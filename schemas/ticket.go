@@ -127,6 +127,8 @@ type Limits struct {
 const (
 	WhyStale     = "a token is older than the oldest version that can be used"
 	WhyCancelled = "the group was cancelled"
+	// WhyNotRecorded begins the reason of a sample that a recorded group lacks.
+	WhyNotRecorded = "no trajectory of the sample was recorded"
 )
 
 // GroupClosed is a marker that samples of a group will not be delivered, so that the trainer does not wait for them.

@@ -43,6 +43,19 @@ type Trajectory struct {
 	FinishedAt time.Time `msgpack:"finished_at"`
 	// Forked says whose beginning the episode has; nil where it began by itself.
 	Forked *Forked `msgpack:"forked,omitempty"`
+	// Recorded says which trajectory of another run answers the ticket; nil where the episode was played for it.
+	Recorded *Recorded `msgpack:"recorded,omitempty"`
+}
+
+// Recorded names the trajectory of another run whose tokens, log-probabilities and moves answer a ticket without an episode. In the
+// answer's own segments each sampled token has the version at which the ticket was issued.
+type Recorded struct {
+	// Run is the other run, ID the trajectory's id there.
+	Run string `msgpack:"run"`
+	ID  string `msgpack:"id"`
+	// Oldest and Newest are the versions of that run which sampled its tokens, >= 0.
+	Oldest int64 `msgpack:"oldest"`
+	Newest int64 `msgpack:"newest"`
 }
 
 // Forked is the part of an episode that another episode played before.

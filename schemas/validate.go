@@ -200,6 +200,15 @@ func (t *Trajectory) Validate() error {
 		}
 		f.leaveItem(k)
 	}
+	if r := t.Recorded; r != nil {
+		k := f.checkWithin("recorded")
+		k.checkName("run", r.Run)
+		k.checkName("id", r.ID)
+		if r.Oldest < 0 || r.Newest < r.Oldest {
+			k.addFault("newest", "%d: must not be below oldest, %d, nor oldest below 0", r.Newest, r.Oldest)
+		}
+		f.leaveItem(k)
+	}
 	return f.joinFaults()
 }
 

@@ -49,7 +49,8 @@ func (i *intake) reportFailures(d *streams.Delivery, e batch.Effects, accepted b
 	if accepted {
 		f.givenUp = 0
 	}
-	if d.Closed == nil || d.Refused != "" || d.Closed.Why == schemas.WhyStale || d.Closed.Why == schemas.WhyCancelled {
+	if d.Closed == nil || d.Refused != "" || d.Closed.Why == schemas.WhyStale || d.Closed.Why == schemas.WhyCancelled ||
+		strings.HasPrefix(d.Closed.Why, schemas.WhyNotRecorded) {
 		return nil
 	}
 	g, open := i.issuer.open[d.Closed.Group]

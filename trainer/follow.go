@@ -12,6 +12,9 @@ import (
 // errDrained ends the wait for a batch when an operator drains the run.
 var errDrained = errors.New("the run is draining")
 
+// errUsedUp is returned in place of a batch when the run's prompts are used up: see Finite.
+var errUsedUp = errors.New("the prompts are used up")
+
 // follower notices a drain while the trainer waits.
 type follower struct {
 	drain  context.CancelCauseFunc

@@ -86,7 +86,11 @@ func (i *intake) OpenGroups() int { return len(i.issuer.open) }
 // gives the same batches. wait ends the wait for a message; ctx ends everything else.
 func (i *intake) Next(ctx, wait context.Context) (*batch.Batch, error) {
 	for {
+		i.assembler.SetLast(i.issuer.isUsedUp())
 		b, err := i.assembler.Take()
+		if err == nil && b == nil && i.issuer.isUsedUp() && i.OpenGroups() == 0 {
+			return nil, errUsedUp
+		}
 		if err != nil || b != nil {
 			i.boundWait()
 			i.drops.before = 0
@@ -177,7 +181,7 @@ func (i *intake) handleIdle(ctx context.Context) error {
 // openNextRound begins another round of prompts when a step counts rows and everything issued does not have enough.
 func (i *intake) openNextRound(ctx context.Context) error {
 	rule := i.cfg.Selection.Accumulate
-	if rule.Rows == 0 {
+	if rule.Rows == 0 || i.issuer.isUsedUp() {
 		return nil
 	}
 	rows, groups, all := i.assembler.Gathered()

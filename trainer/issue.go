@@ -21,6 +21,7 @@ type issuer struct {
 	open      map[string]checkpoint.OpenGroup
 	again     []checkpoint.Again
 	cursor    uint64
+	end       uint64 // the first cursor without a prompt
 	index     uint64
 	extra     int // as checkpoint.Issue.Extra
 	// durations predict those of episodes.
@@ -47,6 +48,7 @@ func restoreIssuer(cfg Config, run string, prompts Prompts, vocab int, s *checkp
 		open:      map[string]checkpoint.OpenGroup{},
 		branching: map[string]checkpoint.OpenGroup{}, vocab: vocab,
 		again: slices.Clone(s.Issue.Again), cursor: s.Issue.NextCursor, index: s.Issue.NextIndex, extra: s.Issue.Extra,
+		end: endOf(prompts),
 	}
 	// The checkpoint counts in its own batch size, which may differ from the configured batch size.
 	i.admission.Recover(s.Step)
@@ -66,7 +68,7 @@ func restoreIssuer(cfg Config, run string, prompts Prompts, vocab int, s *checkp
 func (i *issuer) openGroups(version int64, now time.Time) batch.Effects {
 	var all batch.Effects
 	planned := len(i.pending)
-	for i.openCapacity() > 0 {
+	for i.openCapacity() > 0 && (len(i.again) > 0 || i.cursor < i.end) {
 		cursor, attempt := i.cursor, 0
 		if len(i.again) > 0 {
 			cursor, attempt = i.again[0].Cursor, i.again[0].Attempt+1
@@ -88,6 +90,9 @@ func (i *issuer) openGroups(version int64, now time.Time) batch.Effects {
 	}
 	return all
 }
+
+// isUsedUp reports whether every prompt was issued, and none is to be issued again.
+func (i *issuer) isUsedUp() bool { return i.cursor >= i.end && len(i.again) == 0 }
 
 // addRound makes room for another share of groups for this step, as if the groups of the round before had not been accepted.
 func (i *issuer) addRound() {

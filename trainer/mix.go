@@ -3,6 +3,7 @@ package trainer
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/weir-rl/weir/internal/check"
@@ -20,7 +21,8 @@ type Task struct {
 	Name string
 	// Weight is the task's share of the prompts, relative to the weights of the other tasks, 1 to 10 000. 0 is 1.
 	Weight int
-	// Prompts is the endless order of the task's own prompts. The prompt at a cursor is always the same.
+	// Prompts is the endless order of the task's own prompts. The prompt at a cursor is always the same. Prompts with the method End of
+	// [Finite] end there; such a task is alone in its run.
 	Prompts interface {
 		Prompt(cursor uint64) schemas.Prompt
 	}
@@ -72,6 +74,9 @@ func Mix(tasks ...Task) (Prompts, error) {
 			faults = append(faults, fmt.Errorf("task %q: two tasks have this name", t.Name))
 		}
 		names[t.Name] = true
+		if _, ends := t.Prompts.(interface{ End() uint64 }); ends && len(tasks) > 1 {
+			faults = append(faults, fmt.Errorf("task %q: its prompts end, which only those of a run's single task may", t.Name))
+		}
 		m.tasks[i].Weight = max(1, t.Weight)
 		weights = append(weights, m.tasks[i].Weight)
 	}
@@ -98,6 +103,14 @@ func (m *taskMix) Tasks() []string {
 		names[i] = t.Name
 	}
 	return names
+}
+
+// End is the end of a single task's prompts; math.MaxUint64 where they have none.
+func (m *taskMix) End() uint64 {
+	if f, ends := m.tasks[0].Prompts.(interface{ End() uint64 }); ends {
+		return f.End()
+	}
+	return math.MaxUint64
 }
 
 // Prompt is the prompt at a cursor.

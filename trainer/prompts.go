@@ -1,6 +1,8 @@
 package trainer
 
 import (
+	"math"
+
 	"github.com/weir-rl/weir/schemas"
 )
 
@@ -12,6 +14,22 @@ type Prompts interface {
 	Tasks() []string
 	// Prompt is the prompt at a cursor, always the same.
 	Prompt(cursor uint64) Prompt
+}
+
+// Finite is a [Prompts] with an end. The run ends when the prompts before it have ended, though Config.Steps may be more: the last step
+// trains on what is left, with at least one group.
+type Finite interface {
+	Prompts
+	// End is the first cursor without a prompt, always the same; math.MaxUint64 is no end.
+	End() uint64
+}
+
+// endOf returns the first cursor without a prompt.
+func endOf(p Prompts) uint64 {
+	if f, ok := p.(Finite); ok {
+		return f.End()
+	}
+	return math.MaxUint64
 }
 
 // Prompt is a prompt of a task.

@@ -9,7 +9,7 @@ import (
 	"github.com/weir-rl/weir/streams"
 )
 
-// Run trains until the configured number of steps is done, the run is drained, or ctx ends. It goes on from the newest checkpoint if there
+// Run trains until the configured number of steps is done, the prompts are used up, the run is drained, or ctx ends. It goes on from the newest checkpoint if there
 // is one; otherwise it makes version 0, by the cold start if one is configured. A drained or finished run returns nil. When ctx ends, the
 // step in progress is lost, and nothing else. A run has a single trainer: when another trainer takes the run over, Run returns
 // [streams.ErrFenced], and nothing that it did since has changed the run.
@@ -58,6 +58,10 @@ func runOnce(ctx context.Context, cfg Config, deps Deps, known *poisoned) (err e
 	for t.step < cfg.Steps {
 		step := t.step + 1 // a stage that fails late has raised it
 		err := t.trainStep(ctx)
+		if errors.Is(err, errUsedUp) {
+			t.deps.Log.Info("the run ends: its prompts are used up", "step", t.step, "steps", t.cfg.Steps)
+			break
+		}
 		if errors.Is(err, errDrained) {
 			break
 		}

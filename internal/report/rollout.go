@@ -39,6 +39,8 @@ type Rollout struct {
 	FinishedAt    time.Time `json:"finished_at"`
 	// Forked says whose first turns it has; nil where it began by itself.
 	Forked *RolloutForked `json:"forked,omitempty"`
+	// Recorded says which trajectory of another run it is; nil where it was played for its ticket.
+	Recorded *RolloutRecorded `json:"recorded,omitempty"`
 	Parts  []RolloutPart  `json:"parts"`
 	// Segments are the tokens as they were trained on.
 	Segments []RolloutSegment `json:"segments"`
@@ -81,6 +83,14 @@ type RolloutForked struct {
 	Diverged string `json:"diverged,omitempty"`
 }
 
+// RolloutRecorded is the trajectory of another run that answered a ticket, with the versions of that run which sampled it.
+type RolloutRecorded struct {
+	Run    string `json:"run"`
+	ID     string `json:"id"`
+	Oldest int64  `json:"oldest_version"`
+	Newest int64  `json:"newest_version"`
+}
+
 // RolloutSegment is a segment with an entry a token in each array.
 type RolloutSegment struct {
 	Tokens      []int32   `json:"tokens"`
@@ -100,6 +110,9 @@ func NewRollout(t *schemas.Trajectory, decode func([]int32) string) *Rollout {
 	}
 	if f := t.Forked; f != nil {
 		r.Forked = &RolloutForked{f.Parent, f.Turns, f.Diverged}
+	}
+	if o := t.Recorded; o != nil {
+		r.Recorded = &RolloutRecorded{o.Run, o.ID, o.Oldest, o.Newest}
 	}
 	for i := range t.Segments {
 		s := &t.Segments[i]
@@ -270,11 +283,14 @@ func (r *Rollout) writeOutcome(b *strings.Builder) {
 	if r.Tokens == 0 {
 		return // a model that gives no token ids
 	}
-	versions := fmt.Sprintf("%d tokens, %d sampled by version %d", r.Tokens, r.Sampled, r.OldestVersion)
-	if r.NewestVersion != r.OldestVersion {
-		versions += fmt.Sprintf(" to %d", r.NewestVersion)
+	if o := r.Recorded; o != nil {
+		by := versionSpan(o.Oldest, o.Newest)
+		writeSpoken(b, "tokens", fmt.Sprintf("%d tokens, %d sampled by %s of run %s", r.Tokens, r.Sampled, by, o.Run), false)
+		writeSpoken(b, "recorded", fmt.Sprintf("as trajectory %s; answered a ticket of version %d", o.ID, r.OldestVersion), false)
+		return
 	}
-	writeSpoken(b, "tokens", versions, false)
+	by := versionSpan(r.OldestVersion, r.NewestVersion)
+	writeSpoken(b, "tokens", fmt.Sprintf("%d tokens, %d sampled by %s", r.Tokens, r.Sampled, by), false)
 	if f := r.Forked; f != nil {
 		from := fmt.Sprintf("its first %d turns are those of %s", f.Turns, f.Parent)
 		if f.Diverged != "" {
@@ -282,6 +298,14 @@ func (r *Rollout) writeOutcome(b *strings.Builder) {
 		}
 		writeSpoken(b, "forked", from, false)
 	}
+}
+
+// versionSpan names the versions that sampled a rollout.
+func versionSpan(oldest, newest int64) string {
+	if newest == oldest {
+		return fmt.Sprintf("version %d", oldest)
+	}
+	return fmt.Sprintf("version %d to %d", oldest, newest)
 }
 
 func sourceNote(source string) string {

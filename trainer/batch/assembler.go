@@ -92,6 +92,8 @@ type Assembler struct {
 	kept  map[string]bool
 	taken *Batch
 	flat  int // as Start.Flat
+	// last is set if no further group will be opened.
+	last bool
 	// blocking is the group that the last Take waited for.
 	blocking string
 	// abandoned are the groups that the last Advance dropped while samples were awaited, and the groups given up before it; givenUp are the
@@ -248,6 +250,10 @@ func (a *Assembler) SetEarly(horizon uint64, messages int) {
 
 // SetHold changes how many further batches must be ready.
 func (a *Assembler) SetHold(n int) { a.cfg.Hold = n }
+
+// SetLast says whether no group but the open groups is to come: when all of them are ready, batches are taken whatever Hold says, and the
+// last may be short.
+func (a *Assembler) SetLast(last bool) { a.last = last }
 
 // placeDelivery puts a new delivery where it belongs, or refuses it. It returns the delivery's open group, nil for none.
 func (a *Assembler) placeDelivery(d schemas.Delivery, e *Effects) *openGroup {
