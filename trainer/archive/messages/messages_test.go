@@ -179,6 +179,7 @@ func TestInvariantWhateverIsPurgedIsKeptWhereverTheWriterDies(t *testing.T) {
 		require.Empty(t, verified.Damage)
 		require.Empty(t, verified.Notes)
 		require.Equal(t, len(want), verified.Messages)
+		checkLookup(t, dir, want)
 		for s, data := range want {
 			found, err := Find(Folder{Dir: dir}, fmt.Sprintf("g%06d-a0-0", s))
 			if _, id := identifyMessage(data); id == "" {
