@@ -10,6 +10,7 @@ import (
 	"github.com/weir-rl/weir/internal/config"
 	"github.com/weir-rl/weir/internal/fault"
 	"github.com/weir-rl/weir/internal/openai"
+	"github.com/weir-rl/weir/internal/recorded"
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/producers/agents"
 	"github.com/weir-rl/weir/producers/sandbox/workspace"
@@ -33,6 +34,8 @@ type Course struct {
 	apart *workspace.Manager
 	// link says where tools are called that are placed on workers.
 	link *toolworker.Link
+	// recording is the archive of another run that this run trains on; nil where it has episodes played.
+	recording *recorded.Recording
 }
 
 // Task is a task of a run, with the agent, tools and reward of its episodes.
@@ -54,7 +57,12 @@ type Task struct {
 }
 
 // Close ends the sandboxes of episodes and tools. Sandboxes that do not close end with this process.
-func (c *Course) Close() error { return errors.Join(c.spaces.Close(), c.apart.Close()) }
+func (c *Course) Close() error {
+	if c.recording != nil {
+		c.recording.Close()
+	}
+	return errors.Join(c.spaces.Close(), c.apart.Close())
+}
 
 // inTurn are the demonstrations of several tasks, each task's as often as any other's.
 type inTurn []tasks.Demonstrations
@@ -138,7 +146,7 @@ func (c *Course) FindTask(name string) (*Task, error) {
 // taskEnvironment returns the environment of a task's episodes, with a policy to sample from.
 func (c *Course) taskEnvironment(t *Task, policy producers.Policy) producers.Environment {
 	return producers.Environment{
-		Policy: policy, Tokenizer: c.Tokenizer, Agent: t.agent, Tools: t.tools, Reward: t.reward,
+		Recording: t.Recording, Policy: policy, Tokenizer: c.Tokenizer, Agent: t.agent, Tools: t.tools, Reward: t.reward,
 		MaxSegments: c.maxSegments, AgentName: t.agentName, RewardName: t.rewardName,
 	}
 }

@@ -54,16 +54,7 @@ func (r *LocalRun) Report(ctx context.Context, took time.Duration) (*FinalReport
 	}
 	out.Version = m.Version
 	cfg := r.process.Config
-	opener := samplerOpener{cfg, r.Course, r.process.Log}
-	policy, wait, err := opener.newLastSampler(ctx)
-	if err != nil {
-		return out, err
-	}
-	defer wait() //nolint:errcheck // its scores are in hand
-	if err := policy.bringVersion(ctx, versionSource{run: r.run, course: r.Course, weights: cfg.Weights}, m); err != nil {
-		return out, err
-	}
-	out.Scores, err = testScores(ctx, cfg, r.Course, policy)
+	out.Scores, err = r.testLast(ctx, m)
 	if errors.Is(err, errNoQuestion) {
 		out.NoQuestion, err = err, nil
 	}
@@ -95,6 +86,24 @@ func (r *LocalRun) Report(ctx context.Context, took time.Duration) (*FinalReport
 	}
 	out.Picture = picture
 	return out, nil
+}
+
+// testLast scores the last version on the test split. The error is errNoQuestion where there is no question.
+func (r *LocalRun) testLast(ctx context.Context, m *schemas.Manifest) ([]TitledScore, error) {
+	if r.Course.recording != nil {
+		return nil, errNoQuestion // and nothing that samples is started
+	}
+	cfg := r.process.Config
+	opener := samplerOpener{cfg, r.Course, r.process.Log}
+	policy, wait, err := opener.newLastSampler(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer wait() //nolint:errcheck // its scores are in hand
+	if err := policy.bringVersion(ctx, versionSource{run: r.run, course: r.Course, weights: cfg.Weights}, m); err != nil {
+		return nil, err
+	}
+	return testScores(ctx, cfg, r.Course, policy)
 }
 
 // reportedTime is how long a run took whose last version was reported before: to report it again takes seconds, and no training. 0 is no

@@ -69,7 +69,11 @@ func (r *LocalRun) openParts(ctx context.Context, fixedPort bool) (err error) {
 			_ = r.Course.Close() // sandboxes that do not close end with this process
 		}
 	}()
-	if err := s.checkMemory(r.Course, streams.RoleTrainer, streams.RoleInference); err != nil {
+	roles := []streams.Role{streams.RoleTrainer}
+	if r.Course.recording == nil {
+		roles = append(roles, streams.RoleInference)
+	}
+	if err := s.checkMemory(r.Course, roles...); err != nil {
 		return err
 	}
 	if err := tryTasks(ctx, s.Config, r.Course, s.Log); err != nil {
@@ -101,9 +105,11 @@ func (r *LocalRun) runRoles(ctx context.Context, view View) error {
 	sampling, stopSampling := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopSampling()
 	group.Go(func() error { return s.server.Run(sampling, s.Log) })
-	group.Go(func() error {
-		return unlessOver(sampling, newInferenceRole(s.newProcess(), run, c).serveInference(sampling))
-	})
+	if c.recording == nil { // else nothing samples
+		group.Go(func() error {
+			return unlessOver(sampling, newInferenceRole(s.newProcess(), run, c).serveInference(sampling))
+		})
+	}
 	if s.Config.OnWorkers() {
 		defer callWorkers(producing, s.Config, run, c)()
 		group.Go(func() error {

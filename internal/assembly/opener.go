@@ -16,6 +16,7 @@ import (
 	"github.com/weir-rl/weir/gpu/hf/tokenizer"
 	"github.com/weir-rl/weir/internal/config"
 	"github.com/weir-rl/weir/internal/parts"
+	"github.com/weir-rl/weir/internal/recorded"
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/producers/agents"
 	"github.com/weir-rl/weir/producers/rewards"
@@ -70,6 +71,8 @@ type opener struct {
 	link  *toolworker.Link
 	// noAgents opens tasks without agents and demonstrations, noTools without tools.
 	noAgents, noTools bool
+	// recording is the archive that the run trains on; nil where it has episodes played.
+	recording *recorded.Recording
 }
 
 // newOpener opens tools that are placed on workers too.
@@ -94,6 +97,7 @@ func (o *opener) openCourse(ctx context.Context) (*Course, error) {
 	}
 	c := &Course{
 		Tokenizer: setups[0].Tokenizer, maxSegments: o.cfg.Trainer.Limits.MaxSegments, spaces: o.spaces, apart: o.apart, link: o.link,
+		recording: o.recording,
 	}
 	if len(setups) > 1 && shared == nil {
 		if c.Tokenizer, err = joinTokenizers(o.cfg.Active(), setups); err != nil {
@@ -139,11 +143,7 @@ func folderTokenizer(folder string) (tasks.Tokenizer, error) {
 func (o *opener) openSetups(ctx context.Context, shared tasks.Tokenizer) ([]*tasks.Setup, error) {
 	var out []*tasks.Setup
 	for _, name := range o.cfg.Active() {
-		section := o.cfg.Tasks[name]
-		door, _ := o.doors.Task(section.Type)
-		setup, err := door.Open(ctx, tasks.Opening{
-			Name: name, Config: section.Own, Seed: o.cfg.Run.Seed, Tokenizer: shared, Texts: o.spokenTexts(), Tags: o.tagTokens(), Log: o.log.With("task", name),
-		})
+		setup, err := o.openSetup(ctx, name, shared)
 		if err == nil {
 			err = checkSetup(setup)
 		}
@@ -158,9 +158,25 @@ func (o *opener) openSetups(ctx context.Context, shared tasks.Tokenizer) ([]*tas
 	return out, nil
 }
 
+// openSetup opens a task with a tokenizer, which is nil for the task's own.
+func (o *opener) openSetup(ctx context.Context, name string, shared tasks.Tokenizer) (*tasks.Setup, error) {
+	section := o.cfg.Tasks[name]
+	if own, ok := section.Own.(*recorded.Config); ok {
+		return o.openRecorded(name, own, shared)
+	}
+	door, _ := o.doors.Task(section.Type)
+	return door.Open(ctx, tasks.Opening{
+		Name: name, Config: section.Own, Seed: o.cfg.Run.Seed, Tokenizer: shared, Texts: o.spokenTexts(), Tags: o.tagTokens(), Log: o.log.With("task", name),
+	})
+}
+
 // checkSetup refuses a setup that lacks a part which every run needs.
 func checkSetup(s *tasks.Setup) error {
 	switch {
+	case s != nil && s.Recording != nil && (s.Data == nil || s.Order == nil):
+		return errors.New("its Setup has a Recording, and no Order or no Data")
+	case s != nil && s.Recording != nil && s.Tokenizer != nil:
+		return nil // no question is asked
 	case s == nil || s.Data == nil:
 		return errors.New("its Setup has no Data")
 	case s.Tokenizer == nil:
@@ -227,6 +243,10 @@ func (o *opener) openTask(ctx context.Context, name string, setup *tasks.Setup, 
 		limits: limits.Rollout(), turns: o.cfg.TurnSchedule(name), agentName: section.Agent, rewardName: section.Reward.Type,
 	}
 	t.limits.MaxSegments = section.Limits.MaxSegments
+	if setup.Recording != nil {
+		t.tools, t.plain = nil, nil
+		return t, nil
+	}
 	if err := o.openTools(ctx, t); err != nil {
 		return nil, err
 	}

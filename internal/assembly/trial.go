@@ -39,6 +39,9 @@ func tryTasks(ctx context.Context, cfg *config.Config, c *Course, log *slog.Logg
 	}
 	var faults []error
 	for _, t := range c.Tasks {
+		if t.Recording != nil {
+			continue
+		}
 		if awaited, ok := t.agent.(agents.Awaited); ok && awaited.Awaited() {
 			continue
 		}

@@ -6,6 +6,7 @@ import (
 	"github.com/weir-rl/weir/gpu/native"
 	"github.com/weir-rl/weir/gpu/torch"
 	"github.com/weir-rl/weir/internal/parts"
+	"github.com/weir-rl/weir/internal/recorded"
 	"github.com/weir-rl/weir/producers/agents"
 	chatagent "github.com/weir-rl/weir/producers/agents/chat"
 	notebookagent "github.com/weir-rl/weir/producers/agents/notebook"
@@ -60,6 +61,7 @@ func Doors() parts.Registry {
 			ledger.Type(),
 			atlas.Type(),
 			selfplay.Type(),
+			recorded.Type(),
 		},
 		Agents: []agents.Type{
 			searchagent.Type(),

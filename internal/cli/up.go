@@ -70,6 +70,9 @@ func (a *app) trainUp(ctx context.Context, s *assembly.Run, fixedPort bool) erro
 	if follows := s.Config.FolderDefaults(); follows != "" {
 		view.Title(follows)
 	}
+	for _, line := range r.Course.RecordedNotes(s.Config) {
+		view.Title(line)
+	}
 	for _, line := range append(r.Course.FewQuestions(), r.Course.TrialNotes()...) {
 		view.Title("warning: " + line)
 	}

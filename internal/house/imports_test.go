@@ -59,6 +59,7 @@ internal/tracing: schemas internal/telemetry
 internal/records: internal/report
 internal/export: schemas trainer internal
 internal/rescore: producers internal
+internal/recorded: schemas producers trainer internal
 internal/dashboards: internal/dashboards
 internal/sbom:
 internal/wheel:
@@ -68,7 +69,7 @@ internal/runfolder: schemas streams trainer gpu/hf/tokenizer internal/report
 internal/view: schemas streams trainer gpu/hf/tokenizer internal
 internal/docs: streams producers consumers trainer internal
 internal/config: schemas streams producers consumers trainer gpu internal
-internal/builtin: producers gpu internal/parts
+internal/builtin: producers gpu internal/parts internal/recorded
 internal/parts: producers gpu trainer/advantage trainer/loss
 examples: . schemas producers consumers trainer gpu
 internal/lab: schemas streams producers consumers trainer gpu internal

@@ -72,6 +72,9 @@ type Setup struct {
 	// HeldOut describes the questions of the test split, as a continuation of "240 questions": " about countries that no training question
 	// names". It may be "".
 	HeldOut string
+	// Recording answers the task's tickets in place of episodes, and Order has its prompts: Data needs no question, and Agent, Tools and
+	// Reward are not read. Where Order has a method End() uint64 the run ends there. nil has episodes played.
+	Recording producers.Recording
 	// Phrase writes a person's question as the questions of the task are written, such as in lower case. nil leaves it.
 	Phrase func(text string) string
 }

@@ -64,10 +64,7 @@ func checkAnswer(t *schemas.Trajectory, asked *schemas.Ticket, greedy bool, open
 	if err := checkOpening(t, opening); err != nil {
 		return err
 	}
-	calls, longest, text := 0, maxCall, len(t.Answer)+len(t.Error)
-	if asked.Limits.Timeout > 0 {
-		longest = min(longest, 2*asked.Limits.Timeout+spareTime)
-	}
+	calls, longest, text := 0, LongestCall(asked.Limits.Timeout), len(t.Answer)+len(t.Error)
 	for i, turn := range t.Turns {
 		calls += len(turn.Calls)
 		for _, call := range turn.Calls {
@@ -84,6 +81,14 @@ func checkAnswer(t *schemas.Trajectory, asked *schemas.Ticket, greedy bool, open
 		return fmt.Errorf("answer, error and turns: %d bytes of text, at most %d", text, most)
 	}
 	return nil
+}
+
+// LongestCall is the longest that a call of a tool may have taken under a limit of its rollout; 0 is no limit.
+func LongestCall(timeout time.Duration) time.Duration {
+	if timeout > 0 {
+		return min(maxCall, 2*timeout+spareTime)
+	}
+	return maxCall
 }
 
 // checkOpening checks the beginning of the first segment against the prompt: a token of the prompt that is marked as sampled would be

@@ -70,6 +70,17 @@ func (c Config) AgainstStart() bool {
 	return !c.Facts().NoOld && oldPolicyOf(c.Keys()) == OldProximal || of.isEnabled() && of.Of == OfProximal
 }
 
+// Corrects reports whether the loss allows for tokens that another policy sampled: its ratios are taken against the policy that sampled, a
+// correction is on, or it reads no advantages.
+func (c Config) Corrects() bool {
+	facts := c.Facts()
+	if facts.NoAdvantages || c.Shared().Correction.isEnabled() {
+		return true
+	}
+	_, score := c.Keys().(*Reinforce) // its ratio is in its diagnostics, and not in its weights
+	return !score && !facts.NoOld && oldPolicyOf(c.Keys()) == OldBehaviour
+}
+
 // Facts are the named loss's facts.
 func (c Config) Facts() Facts { return FactsOf(c.Name, c.Foreign...) }
 
