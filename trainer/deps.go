@@ -145,6 +145,8 @@ type Deps struct {
 	// Ended is called with every trajectory that a step used, or that was refused or dropped, on the loop's goroutine, and must not wait;
 	// it may be nil.
 	Ended func(Ending)
+	// UsedUp is called when the run ends before Config.Steps because its prompts are used up; it may be nil. See Finite.
+	UsedUp func(step int64)
 	// Reported is the newest step whose end Observer was called with and has kept. A trainer that starts from a later step, because it was
 	// killed before it called Observer, reports that step first, with the numbers in the checkpoint. With nil no such step is reported.
 	Reported func() int64
@@ -175,6 +177,9 @@ func (d Deps) withDefaults() (Deps, error) {
 	}
 	if d.After == nil {
 		d.After = func(string) {}
+	}
+	if d.UsedUp == nil {
+		d.UsedUp = func(int64) {}
 	}
 	if d.Observer == nil {
 		d.Observer = func(schemas.Event) {}

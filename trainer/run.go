@@ -60,6 +60,7 @@ func runOnce(ctx context.Context, cfg Config, deps Deps, known *poisoned) (err e
 		err := t.trainStep(ctx)
 		if errors.Is(err, errUsedUp) {
 			t.deps.Log.Info("the run ends: its prompts are used up", "step", t.step, "steps", t.cfg.Steps)
+			t.deps.UsedUp(t.step)
 			break
 		}
 		if errors.Is(err, errDrained) {

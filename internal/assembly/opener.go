@@ -148,6 +148,9 @@ func (o *opener) openSetups(ctx context.Context, shared tasks.Tokenizer) ([]*tas
 			err = checkSetup(setup)
 		}
 		if err != nil {
+			if _, recorded := o.cfg.Tasks[name].Own.(*recorded.Config); recorded {
+				return nil, err // which begins with its key
+			}
 			if shared != nil && o.cfg.Model.Folder != "" {
 				err = fmt.Errorf("with the tokenizer of model.folder, %s: %w", o.cfg.Model.Folder, err)
 			}

@@ -127,6 +127,9 @@ func (v *Viewer) runFolder(dir string) runfolder.Run {
 	name := filepath.Base(dir)
 	r := runfolder.Run{Name: name, Dir: dir, Connect: v.connectTo(name, dir)}
 	if written, _, err := config.Resolve(v.parts, config.Sources{Written: filepath.Join(dir, ConfigFile)}); err == nil {
+		if written.Trainer.Checkpoint.Dir == "" { // beside it, wherever the folder is now
+			written.Trainer.Checkpoint.Dir = filepath.Join(dir, runfolder.CheckpointsFolder)
+		}
 		r.Checkpoints, r.Messages = written.Trainer.Checkpoint.Dir, messagesOfFolder(written, v.cfg)
 	}
 	return r

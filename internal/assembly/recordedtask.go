@@ -17,6 +17,8 @@ import (
 	"github.com/weir-rl/weir/trainer/archive/messages/bucket"
 	"github.com/weir-rl/weir/trainer/batch"
 	"github.com/weir-rl/weir/trainer/checkpoint"
+	"github.com/weir-rl/weir/trainer/learner"
+	"github.com/weir-rl/weir/trainer/loss"
 )
 
 // errRecorded is returned where a run that trains from the log alone is asked for an episode.
@@ -68,7 +70,9 @@ func (o *opener) checkRecordedConfig(name string, own *recorded.Config) error {
 		check.That(c.ColdStart.Steps == 0, "trainer.cold_start.steps", "%d: there are no demonstrations: want 0", c.ColdStart.Steps),
 		check.That(c.Branch.Trunks == 0, "trainer.branch.trunks", "%d: no episode begins with turns of another: want 0", c.Branch.Trunks),
 		check.That(c.MaxAttempts > 0, "trainer.max_attempts", "0: a group whose trajectories are gone would be asked for without end: want a bound"),
-		check.That(c.Loss.Corrects() || c.Proximal == "rollout", "trainer.loss.name",
+		check.That(c.Proximal == learner.ProximalRecompute || c.Proximal == loss.ApproximateRollout, "trainer.proximal",
+			"%s: it goes by how many versions old a token is, and these are of another run: want recompute or rollout", c.Proximal),
+		check.That(c.Loss.Corrects() || c.Proximal == loss.ApproximateRollout, "trainer.loss.name",
 			"%s: its ratios are not to the recorded log-probabilities: want decoupled_ppo, another loss with a correction, or trainer.proximal rollout", c.Loss.Name),
 	)
 }
@@ -86,7 +90,9 @@ func (o *opener) checkRecordedFacts(name string, own *recorded.Config, r *record
 	}
 	return check.All(
 		check.That(c.GroupSize <= f.Largest, "trainer.group_size", "%d: the largest recorded group has %d samples: lower it", c.GroupSize, f.Largest),
-		check.That(f.Groups > 0, "trainer.min_group", "%d: no recorded group has as many samples%s", c.MinGroup, leftOut(&r.Left)),
+		check.That(!c.Baseline() || f.Baselines > 0, "trainer.advantage.name", "%s: it compares with a greedy rollout of each prompt, and run %s recorded none",
+			c.Advantage.Name, own.Run),
+		check.That(f.Groups > 0 || c.Baseline() && f.Baselines == 0, "trainer.min_group", "%d: no recorded group has as many samples%s", c.MinGroup, leftOut(&r.Left)),
 		check.That(slices.Equal(f.Temperatures, []float32{c.Sampling.Temperature}), "trainer.sampling.temperature",
 			"%g: run %s sampled at %v", c.Sampling.Temperature, own.Run, f.Temperatures),
 		check.That(o.vocabulary(tok) > int(f.MaxToken), "model.folder", "%s: token %d was recorded, and its vocabulary has %d: it is another model's",
@@ -144,6 +150,17 @@ func (c *Course) RecordedNotes(cfg *config.Config) []string {
 		lines = append(lines, fmt.Sprintf("each group is trained on in %d passes: the policy is further from the recorded one with each", own.Passes))
 	}
 	return lines
+}
+
+// usedUpNote says that a run has trained on all there is.
+func (c *Course) usedUpNote(cfg *config.Config, step int64) string {
+	if c.recording == nil {
+		return fmt.Sprintf("the prompts are used up after step %d of trainer.steps %d", step, cfg.Trainer.Steps)
+	}
+	name := c.Tasks[0].Name
+	own, _ := cfg.Tasks[name].Own.(*recorded.Config)
+	return fmt.Sprintf("the log of run %s is used up after step %d of trainer.steps %d: to train on it once more go on with --tasks.%s.passes %d --run.allow_change tasks.%[4]s.passes",
+		own.Run, step, cfg.Trainer.Steps, name, own.Passes+1)
 }
 
 // recordedSetting is the setting that holds what a run from the log alone was begun with; name is the task's.

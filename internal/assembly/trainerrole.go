@@ -67,6 +67,7 @@ func (t *trainerRole) trainPolicy(ctx context.Context) error {
 		}
 		traceStep(t.tracer, &e)
 	}
+	deps.UsedUp = func(step int64) { t.view.Note(t.course.usedUpNote(t.cfg, step)) }
 	group.Go(func() error {
 		defer done()
 		return trainer.Run(ctx, t.cfg.Trainer, deps)

@@ -49,6 +49,8 @@ type sample struct {
 // Facts say what a run needs to train on the trajectories. The zero value is of none.
 type Facts struct {
 	Groups, Trajectories int
+	// Baselines are the trajectories that were drawn greedily.
+	Baselines int
 	// Largest is the number of samples of the largest group, without a baseline.
 	Largest int
 	// Temperatures are those at which samples were drawn, sorted.
@@ -206,6 +208,9 @@ func (g *group) addSample(s sample, greedy bool) bool {
 
 func (f *Facts) addTrajectory(t *schemas.Trajectory, samples int) {
 	f.Trajectories++
+	if t.Greedy() {
+		f.Baselines++
+	}
 	f.Largest, f.Total, f.Segments = max(f.Largest, samples), max(f.Total, t.Tokens()), max(f.Segments, len(t.Segments))
 	f.Oldest, f.Newest = min(f.Oldest, t.OldestVersion()), max(f.Newest, t.NewestVersion())
 	for i := range t.Segments {

@@ -122,6 +122,7 @@ func (s *step) trainOnBatch(ctx context.Context, b *batch.Batch) error {
 // beginStep lays a batch out.
 func (l *Learner) beginStep(b *batch.Batch) *step {
 	s := &step{Learner: l, version: b.Version, rows: batch.NewRows(b), stats: newStats()}
+	s.stats.sampler.elsewhere = sampledElsewhere(b)
 	if !l.cfg.MaskTools {
 		s.rows, s.tools = s.rows.Unmasked()
 	}

@@ -2,13 +2,18 @@ package learner
 
 import (
 	"math"
+	"slices"
 
+	"github.com/weir-rl/weir/trainer/batch"
 	"github.com/weir-rl/weir/trainer/metrics"
 )
 
 // mismatchStats compares the sampler's log-probabilities with the trainer's, at tokens that the trainer's own version sampled: there only
 // arithmetic and settings can differ.
 type mismatchStats struct {
+	// elsewhere is set where another run's policy sampled the tokens: nothing is compared.
+	elsewhere bool
+
 	n, close, below  float64
 	absolute, most   float64
 	sum, squares     float64 // of the differences, trainer less sampler
@@ -19,6 +24,9 @@ type mismatchStats struct {
 
 // addTokens adds tokens; version is the trainer's.
 func (m *mismatchStats) addTokens(policy, behaviour []float64, mask []uint8, versions []int32, version int64) {
+	if m.elsewhere {
+		return
+	}
 	for i, on := range mask {
 		if on == 0 || int64(versions[i]) != version {
 			continue
@@ -38,6 +46,13 @@ func (m *mismatchStats) addTokens(policy, behaviour []float64, mask []uint8, ver
 		m.weight, m.weights2 = m.weight+w, m.weights2+w*w
 		m.x, m.y, m.xx, m.xy, m.yy = m.x+x, m.y+y, m.xx+x*x, m.xy+x*y, m.yy+y*y
 	}
+}
+
+// sampledElsewhere reports whether another run's policy sampled some trajectory of a batch.
+func sampledElsewhere(b *batch.Batch) bool {
+	return slices.ContainsFunc(b.Groups, func(g batch.Taken) bool {
+		return slices.ContainsFunc(g.Members, func(m batch.Member) bool { return m.Trajectory.Recorded != nil })
+	})
 }
 
 // closeRatio is the log ratio up to which a ratio counts as 1.
