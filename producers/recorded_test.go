@@ -16,7 +16,9 @@ import (
 // recordingFunc is a recording that is one function.
 type recordingFunc func(*schemas.Ticket) (*schemas.Trajectory, error)
 
-func (f recordingFunc) Recall(_ context.Context, t *schemas.Ticket) (*schemas.Trajectory, error) { return f(t) }
+func (f recordingFunc) Recall(_ context.Context, t *schemas.Ticket) (*schemas.Trajectory, error) {
+	return f(t)
+}
 
 // recordedEpisode is an episode of another run, sampled by its versions 0 to 2.
 func recordedEpisode(t *testing.T) *schemas.Trajectory {

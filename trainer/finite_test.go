@@ -109,10 +109,13 @@ func TestInvariantEachPromptOfAnEndIsTrainedOnAtMostOnce(t *testing.T) {
 	}
 }
 
-// Where nothing is dropped every group is trained on: the last step may be short. A run that has ended ends at once when it is started again.
+// Where nothing is dropped every group is trained on: the last step may be short. A run that has ended ends at once when it is started
+// again.
 func TestTheLastStepTrainsOnWhatIsLeft(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct{ end, eta, hold, steps int }{{9, 0, 0, 3}, {10, 0, 0, 4}, {11, 3, 0, 4}, {11, 3, 2, 4}, {2, 2, 0, 1}, {1, 2, 2, 1}} {
+	for _, c := range []struct{ end, eta, hold, steps int }{
+		{9, 0, 0, 3}, {10, 0, 0, 4}, {11, 3, 0, 4}, {11, 3, 2, 4}, {2, 2, 0, 1}, {1, 2, 2, 1},
+	} {
 		for _, deterministic := range []bool{false, true} {
 			cfg := testConfig(t.TempDir())
 			cfg.Steps, cfg.Eta, cfg.Depth, cfg.Hold, cfg.Deterministic = 50, c.eta, -1, c.hold, deterministic

@@ -91,6 +91,19 @@ func (i *intake) KeepBatch(ctx context.Context, b *batch.Batch) error {
 	return nil
 }
 
+// KeepRest keeps the messages that were read and are not purged yet: at the end of a run no purge follows that would keep them. The role
+// weir archive does so by itself.
+func (i *intake) KeepRest(ctx context.Context) error {
+	k, own := i.keeper.(*ownKeeper)
+	if !own {
+		return nil
+	}
+	if err := k.keepUpTo(ctx, i.feed.Passed()); err != nil {
+		return fmt.Errorf("keep what was read: %w", err)
+	}
+	return nil
+}
+
 // ownKeeper keeps the messages in the trainer's process.
 type ownKeeper struct {
 	deps     Deps

@@ -9,8 +9,8 @@ import (
 	"github.com/weir-rl/weir/streams"
 )
 
-// Run trains until the configured number of steps is done, the prompts are used up, the run is drained, or ctx ends. It goes on from the newest checkpoint if there
-// is one; otherwise it makes version 0, by the cold start if one is configured. A drained or finished run returns nil. When ctx ends, the
+// Run trains until the configured number of steps is done, the prompts are used up, the run is drained, or ctx ends. It goes on from the
+// newest checkpoint if there is one; otherwise it makes version 0, by the cold start if one is configured. A drained or finished run returns nil. When ctx ends, the
 // step in progress is lost, and nothing else. A run has a single trainer: when another trainer takes the run over, Run returns
 // [streams.ErrFenced], and nothing that it did since has changed the run.
 func Run(ctx context.Context, cfg Config, deps Deps) error {
@@ -73,6 +73,9 @@ func runOnce(ctx context.Context, cfg Config, deps Deps, known *poisoned) (err e
 	}
 	// The model that the run leaves, also where it was drained before its last step.
 	if err := t.completeCheckpoint(ctx); err != nil {
+		return err
+	}
+	if err := t.intake.KeepRest(ctx); err != nil {
 		return err
 	}
 	t.reportDone()

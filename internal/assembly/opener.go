@@ -142,6 +142,9 @@ func folderTokenizer(folder string) (tasks.Tokenizer, error) {
 // openSetups opens each task with a tokenizer, which is nil for the task's own.
 func (o *opener) openSetups(ctx context.Context, shared tasks.Tokenizer) ([]*tasks.Setup, error) {
 	var out []*tasks.Setup
+	if err := o.checkRecordedConfig(); err != nil {
+		return nil, err
+	}
 	for _, name := range o.cfg.Active() {
 		setup, err := o.openSetup(ctx, name, shared)
 		if err == nil {
@@ -169,7 +172,8 @@ func (o *opener) openSetup(ctx context.Context, name string, shared tasks.Tokeni
 	}
 	door, _ := o.doors.Task(section.Type)
 	return door.Open(ctx, tasks.Opening{
-		Name: name, Config: section.Own, Seed: o.cfg.Run.Seed, Tokenizer: shared, Texts: o.spokenTexts(), Tags: o.tagTokens(), Log: o.log.With("task", name),
+		Name: name, Config: section.Own, Seed: o.cfg.Run.Seed, Tokenizer: shared, Texts: o.spokenTexts(), Tags: o.tagTokens(),
+		Log: o.log.With("task", name),
 	})
 }
 

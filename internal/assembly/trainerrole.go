@@ -155,7 +155,8 @@ func (t *trainerRole) openAll(ctx context.Context) (deps trainer.Deps, err error
 		Engine: passCounter{t.engine, &t.passes}, Stream: stream, Prompts: prompts, Opening: t.course.openingTokens,
 		Demonstrations: t.course.demonstrations, Tokenizer: t.course.Tokenizer.JSON(), Files: t.files, Log: t.log,
 		NewEngine: func(model gpu.Config) (gpu.Engine, error) { return emptyEngine(t.cfg.WholeBackend, model) },
-		Metrics:   collectors, Settings: t.course.addRecorded(trainingSettings(t.cfg)), LearnerOf: t.before, Ended: tracedEndings(t.tracer), After: t.afterStage,
+		Metrics:   collectors, Settings: t.course.addRecorded(trainingSettings(t.cfg)), LearnerOf: t.before,
+		Ended: tracedEndings(t.tracer), After: t.afterStage,
 		Reported: func() int64 { return t.newestReported(t.file) }, Lease: t.cfg.Streams.Lease, Messages: kept,
 	}, nil
 }

@@ -144,7 +144,7 @@ func TestFaultsOfSections(t *testing.T) {
 		"tasks.library.reward.exact_match": "1",
 	})
 	for _, want := range []string{
-		`tasks.foo.type (from --tasks.foo.weight): "foo": want api, atlas, corpus, countries, dataset, http, jsonl, ledger, library or selfplay; without this key the section's name is its type`,
+		`tasks.foo.type (from --tasks.foo.weight): "foo": want api, archive, atlas, corpus, countries, dataset, http, jsonl, ledger, library or selfplay; without this key the section's name is its type`,
 		`agents.bar.type (from --agents.bar.invalid): "bar": want chat, command, external, http, notebook, search, selfplay or team`,
 		"tools.search.k2 (from --tools.search.k2): unknown key; did you mean tools.search.k1?",
 		"tasks.library.weigth (from --tasks.library.weigth): unknown key; did you mean tasks.library.weight?",

@@ -74,6 +74,7 @@ var dropped = map[string]string{
 	"lease_lost": "outages", "cancelled": "old tokens", "drained": "outages", "unserved": "time before a turn", "failed": "other errors",
 	"returned": "other errors", "unknown_task": "outages", "panicked": "panics",
 	"uncertain_call": "dead producers' tools", "session_lost": "dead producers' tools",
+	"not_recorded": "the log",
 }
 
 // unretried are the errors for which a producer closes a sample at the first failure.

@@ -11,7 +11,7 @@ import (
 // Name is the type's in a configuration.
 const Name = "archive"
 
-// What becomes of damage, in Config.OnDamage.
+// Values of Config.OnDamage.
 const (
 	DamageStops = "stop"
 	DamageSkips = "skip"
@@ -27,10 +27,10 @@ type Config struct {
 	// Rewards is a file of weir rescore: its rewards take the place of the recorded rewards, and trajectories without a reward in it are left
 	// out. "" keeps the recorded rewards. Defaults to "".
 	Rewards string `koanf:"rewards"`
-	// OnDamage is what becomes of a segment that is damaged or missing: stop names it and ends the run, skip leaves out what it held.
+	// OnDamage is stop or skip. Where a segment is damaged or missing, stop names it and ends the run; skip leaves out the segment's messages.
 	// Defaults to stop.
 	OnDamage string `koanf:"on_damage" oneof:"stop skip"`
-	// Passes is how often each group is trained on. The policy is further from the recorded one with every pass. Defaults to 1.
+	// Passes is how often each group is trained on. The policy is further from the recorded policy with every pass. Defaults to 1.
 	Passes int `koanf:"passes" above:"0" max:"1000"`
 }
 

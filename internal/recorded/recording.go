@@ -22,7 +22,7 @@ type Recording struct {
 	store   messages.Segments
 	lookup  *messages.Lookup
 	rewards *rewards // nil keeps the recorded rewards
-	// groups are those recorded, by cursor and attempt; order are those that are trained on.
+	// groups are the recorded groups, by cursor and attempt; order are the groups that are trained on.
 	groups, order []*group
 	// Facts are the facts of the trajectories that can be trained on.
 	Facts Facts
@@ -46,14 +46,14 @@ type sample struct {
 	sequence uint64
 }
 
-// Facts say what a run needs to train on the trajectories. The zero value is of none.
+// Facts are the bounds within which a run can train on the trajectories. The zero value is of no trajectory.
 type Facts struct {
 	Groups, Trajectories int
 	// Baselines are the trajectories that were drawn greedily.
 	Baselines int
 	// Largest is the number of samples of the largest group, without a baseline.
 	Largest int
-	// Temperatures are those at which samples were drawn, sorted.
+	// Temperatures of the samples, sorted.
 	Temperatures []float32
 	// MaxToken is the largest token id. Segment, Total and Segments are the most tokens of a segment, tokens of a trajectory and segments of
 	// a trajectory; Calls the most calls of tools, and LongestCall the longest.
@@ -114,7 +114,7 @@ func Open(store messages.Segments, cfg Config) (_ *Recording, err error) {
 	return r, nil
 }
 
-// Close frees what was held. A call of Recall after it fails.
+// Close frees the indexes and closes the store. A call of Recall after it fails.
 func (r *Recording) Close() {
 	r.lookup.Close()
 	if store, ok := r.store.(io.Closer); ok {
@@ -230,8 +230,8 @@ func (f *Facts) addTrajectory(t *schemas.Trajectory, samples int) {
 	f.Calls = max(f.Calls, calls)
 }
 
-// Arrange decides which groups are trained on, in the order of their recorded cursors and attempts: those with at least minGroup samples,
-// and with a baseline where each group needs one. It is called once, before Prompt, End and Fingerprint.
+// Arrange decides which groups are trained on, in the order of their recorded cursors and attempts: the groups with at least minGroup
+// samples, and with a baseline where each group needs a baseline. It is called once, before Prompt, End and Fingerprint.
 func (r *Recording) Arrange(minGroup int, baseline bool) {
 	for _, g := range r.groups {
 		if len(g.samples) >= minGroup && (!baseline || g.baseline != nil) {

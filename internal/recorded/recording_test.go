@@ -53,8 +53,8 @@ func (r *recordedRun) publishBytes(data []byte) {
 // keep has the archive keep what was published so far.
 func (r *recordedRun) keep(t *testing.T) {
 	t.Helper()
-	a, err := messages.Open(messages.Folder{Dir: r.dir}, messages.Config{Bytes: 1 << 30}, "old", messages.Life{Created: time.Unix(1700000000, 0)},
-		slog.New(slog.DiscardHandler))
+	life := messages.Life{Created: time.Unix(1700000000, 0)}
+	a, err := messages.Open(messages.Folder{Dir: r.dir}, messages.Config{Bytes: 1 << 30}, "old", life, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	_, err = a.Keep(t.Context(), &r.source, uint64(len(r.all)))
 	require.NoError(t, err)
@@ -73,8 +73,8 @@ func newTrajectory(draw *rand.Rand, cursor uint64, attempt, sample, size int) *s
 		}
 	}
 	return &schemas.Trajectory{
-		Run: "old", ID: batch.TicketID(cursor, attempt, sample), Group: batch.GroupID(cursor, attempt), Cursor: cursor, Attempt: attempt, Sample: sample,
-		GroupSize: size, Task: "t", PromptID: fmt.Sprintf("q%d", cursor%7), Source: "s", Producer: "p", Segments: []schemas.Segment{s},
+		Run: "old", ID: batch.TicketID(cursor, attempt, sample), Group: batch.GroupID(cursor, attempt), Cursor: cursor, Attempt: attempt,
+		Sample: sample, GroupSize: size, Task: "t", PromptID: fmt.Sprintf("q%d", cursor%7), Source: "s", Producer: "p", Segments: []schemas.Segment{s},
 		Turns:  []schemas.Turn{{Segment: 0, Start: 2, End: n, ProcessReward: 0.25, Reward: 0.5}},
 		Reward: draw.Float64(), Rewards: map[string]float64{"x": 1}, Stop: schemas.StopAnswer,
 		StartedAt: time.Unix(1, 0).UTC(), FinishedAt: time.Unix(2, 0).UTC(),

@@ -10,7 +10,9 @@ import (
 )
 
 // rewards are the rewards of a file of weir rescore.
-type rewards struct{ of map[messages.Name]*rescore.Row }
+type rewards struct {
+	of map[messages.Name]*rescore.Row
+}
 
 // readRewards reads the rows that have a reward.
 func readRewards(path, run string) (*rewards, error) {
@@ -39,7 +41,7 @@ func (r *rewards) has(n messages.Name, turns int) bool {
 	return row != nil && (row.Turns == nil || len(row.Turns) == turns)
 }
 
-// replace puts a trajectory's reward in the place of the recorded reward. What its tools rewarded stays.
+// replace puts a trajectory's reward in the place of the recorded reward. The rewards of its tools stay.
 func (r *rewards) replace(n messages.Name, t *schemas.Trajectory) bool {
 	if !r.has(n, len(t.Turns)) {
 		return false

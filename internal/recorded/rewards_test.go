@@ -14,8 +14,8 @@ import (
 	"github.com/weir-rl/weir/trainer/archive/messages"
 )
 
-// A trajectory has the reward of the file of weir rescore in the place of all that it was rewarded by, but for its tools; one without a reward
-// there is left out. Other rewards are another fingerprint.
+// A trajectory has the reward of the file of weir rescore in the place of its own, but for the rewards of its tools; without a reward there it
+// is left out. Other rewards are another fingerprint.
 func TestTheRewardsOfAFileTakeThePlaceOfTheRecordedOnes(t *testing.T) {
 	t.Parallel()
 	r, _ := manyMessages(t)

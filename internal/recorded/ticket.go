@@ -12,7 +12,7 @@ import (
 	"github.com/weir-rl/weir/trainer/archive/messages"
 )
 
-// The keys of a prompt's Meta that name what answers its tickets.
+// The keys of a prompt's Meta that name the trajectories which answer its tickets.
 const (
 	metaGroup    = "recorded_group"
 	metaSamples  = "recorded_samples"  // sample@sequence, in the order of the tickets

@@ -41,7 +41,7 @@ type Rollout struct {
 	Forked *RolloutForked `json:"forked,omitempty"`
 	// Recorded says which trajectory of another run it is; nil where it was played for its ticket.
 	Recorded *RolloutRecorded `json:"recorded,omitempty"`
-	Parts  []RolloutPart  `json:"parts"`
+	Parts    []RolloutPart    `json:"parts"`
 	// Segments are the tokens as they were trained on.
 	Segments []RolloutSegment `json:"segments"`
 }

@@ -134,8 +134,8 @@ func (a *Assembler) Gathered() (rows, groups int, all bool) {
 	return a.readyRows, a.flat + a.ready, a.ready == len(a.order)
 }
 
-// isShortDue reports whether a batch of fewer groups is due: at least one group is ready, and Keep dropped MaxFlat others, or no other group
-// is to come.
+// isShortDue reports whether a batch of fewer groups is due: at least one group is ready, and Keep dropped MaxFlat others, or no other
+// group is to come.
 func (a *Assembler) isShortDue() bool {
 	if a.last && a.ready > 0 && a.ready == len(a.order) {
 		return true

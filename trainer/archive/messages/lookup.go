@@ -29,7 +29,7 @@ type Lookup struct {
 	blocks []decodedBlock
 }
 
-// lookedUp is what the indexes of a store's segments say.
+// lookedUp is the contents of the indexes of a store's segments.
 type lookedUp struct {
 	runs     []string // that the segments name, sorted
 	segments []string
@@ -70,7 +70,7 @@ func OpenLookup(store Segments) (*Lookup, error) {
 	return l, nil
 }
 
-// Close frees what was held. A call of Read after it fails.
+// Close frees the blocks. A call of Read after it fails.
 func (l *Lookup) Close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -199,7 +199,7 @@ func lookUpOnce(store Segments, vanished map[string]bool) (out *lookedUp, gone b
 			vanished[s.Name] = true
 		case errors.As(err, &damage):
 			out.damage = append(out.damage, damage)
-			last = -1 // what it leaves out is named already
+			last = -1 // its messages are named already
 		case err != nil:
 			return nil, false, err
 		}
