@@ -91,8 +91,8 @@ func (i *intake) KeepBatch(ctx context.Context, b *batch.Batch) error {
 	return nil
 }
 
-// KeepRest keeps the messages that were read and are not purged yet: at the end of a run no purge follows that would keep them. The role
-// weir archive does so by itself.
+// KeepRest keeps the messages that were read and are not purged yet: at the end of a run no purge follows that would keep them. Where the role
+// weir archive keeps the messages, the rest stays in the stream.
 func (i *intake) KeepRest(ctx context.Context) error {
 	k, own := i.keeper.(*ownKeeper)
 	if !own {
