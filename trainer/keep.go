@@ -85,14 +85,15 @@ func (i *intake) KeepBatch(ctx context.Context, b *batch.Batch) error {
 	for _, d := range used {
 		if i.keeper.lacks(d.Sequence) {
 			return fmt.Errorf("trainer.archive.required: message %d, trajectory %s, left the stream before it was kept, as by a purge by hand, or "+
-				"before trainer.archive.messages was set: start again, so that its prompt is issued again, or set it to false until it is used up", d.Sequence, d.Trajectory.ID)
+				"before trainer.archive.messages was set: start again, so that its prompt is issued again, or set it to false until it is used up",
+				d.Sequence, d.Trajectory.ID)
 		}
 	}
 	return nil
 }
 
-// KeepRest keeps the messages that were read and are not purged yet: at the end of a run no purge follows that would keep them. Where the role
-// weir archive keeps the messages, the rest stays in the stream.
+// KeepRest keeps the messages that were read and are not purged yet: at the end of a run no purge follows that would keep them. Where the
+// role weir archive keeps the messages, the rest stays in the stream.
 func (i *intake) KeepRest(ctx context.Context) error {
 	k, own := i.keeper.(*ownKeeper)
 	if !own {

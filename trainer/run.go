@@ -10,9 +10,9 @@ import (
 )
 
 // Run trains until the configured number of steps is done, the prompts are used up, the run is drained, or ctx ends. It goes on from the
-// newest checkpoint if there is one; otherwise it makes version 0, by the cold start if one is configured. A drained or finished run returns nil. When ctx ends, the
-// step in progress is lost, and nothing else. A run has a single trainer: when another trainer takes the run over, Run returns
-// [streams.ErrFenced], and nothing that it did since has changed the run.
+// newest checkpoint if there is one; otherwise it makes version 0, by the cold start if one is configured. A drained or finished run
+// returns nil. When ctx ends, the step in progress is lost, and nothing else. A run has a single trainer: when another trainer takes the run
+// over, Run returns [streams.ErrFenced], and nothing that it did since has changed the run.
 func Run(ctx context.Context, cfg Config, deps Deps) error {
 	known := &poisoned{reasons: map[uint64]string{}}
 	for {
