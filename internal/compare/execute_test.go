@@ -200,6 +200,30 @@ func TestAnInterruptedComparisonGoesOn(t *testing.T) {
 	require.Equal(t, []string{"b-seed-11", "a-seed-12", "b-seed-12"}, s.trained)
 }
 
+// Finding 6 of the ninth reader: of two weir compare on one folder each took the runs that the other trained for failed, and wrote a report
+// that says so.
+func TestTwoComparisonsDoNotTrainTheSameRuns(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	var second error
+	s := &scripted{before: func(ctx context.Context, r *Run) {
+		other := &scripted{}
+		_, err := planOf(t, twoArms, dir).Execute(ctx, other, 1, silent)
+		second = errors.Join(second, err)
+		if len(other.trained) > 0 {
+			second = errors.New("it trained " + r.Name)
+		}
+	}}
+	outcomes, err := planOf(t, twoArms, dir).Execute(t.Context(), s, 1, silent)
+	require.NoError(t, err)
+	require.ErrorContains(t, second, dir+": another weir compare trains the runs there")
+	for _, o := range outcomes {
+		require.Equal(t, StateFinished, o.State)
+	}
+	_, err = planOf(t, twoArms, dir).Execute(t.Context(), s, 1, silent)
+	require.NoError(t, err, "the folder is free again")
+}
+
 func TestAFullDiskEndsTheComparisonByName(t *testing.T) {
 	t.Parallel()
 	p := planOf(t, twoArms, t.TempDir())
