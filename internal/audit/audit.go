@@ -201,6 +201,8 @@ func newAuditor(bounds Bounds, witnessed bool) *auditor {
 // addRecord takes the next record.
 func (a *auditor) addRecord(rec *checkpoint.Record) {
 	switch {
+	case a.next == 0 && rec.Step > 0 && rec.Forked != nil && rec.Forked.Begins:
+		a.beginAtParent(rec)
 	case rec.Step == a.next+1:
 		a.r.Gaps.addLine("step %d: the record misses it", a.next)
 	case rec.Step > a.next:
@@ -231,6 +233,19 @@ func (a *auditor) addRecord(rec *checkpoint.Record) {
 		}
 	}
 	a.last = checkpoint.Record{Step: rec.Step, NextCursor: rec.NextCursor, Open: rec.Open, Again: rec.Again}
+}
+
+// beginAtParent takes the first record of a shadow that began at a step of its run: the steps and prompts before are the run's.
+func (a *auditor) beginAtParent(rec *checkpoint.Record) {
+	open := map[uint64]bool{}
+	for _, again := range rec.Again {
+		open[again.Cursor] = true
+	}
+	for c := range rec.NextCursor {
+		if !open[c] {
+			a.prompts.putNumber(c, 1)
+		}
+	}
 }
 
 // auditGroup takes a group that a step used.

@@ -82,6 +82,22 @@ func TestAVersionThatWasLearntAgainIsReported(t *testing.T) {
 	}, r.LearntAgain.First)
 }
 
+// Finding 7 of the ninth reader: the audit of a shadow that began at a later step of its run missed the steps and prompts before.
+func TestAShadowBeginsAtAStepOfItsRun(t *testing.T) {
+	t.Parallel()
+	of := func(begins bool) []checkpoint.Record {
+		first := checkpoint.Record{
+			Step: 1, Created: born, NextCursor: 4, Forked: &checkpoint.RecordFork{Parent: "run", Begins: begins}, Again: []checkpoint.Again{{Cursor: 2}, {Cursor: 3}},
+		}
+		return []checkpoint.Record{first, honest()[2]}
+	}
+	require.NoError(t, Check(of(true), Bounds{Eta: 1}, nil).Err())
+	require.ErrorContains(t, Check(of(false), Bounds{Eta: 1}, nil).Err(), "prompts_skipped=2 steps_missing=1", "a fork whose first lines are gone")
+	lacks := of(true)
+	lacks[1].Groups = nil
+	require.ErrorContains(t, Check(lacks, Bounds{Eta: 1}, nil).Err(), "prompts_skipped=1")
+}
+
 func TestABaselineIsAccountedFor(t *testing.T) {
 	t.Parallel()
 	records := honest()

@@ -76,7 +76,8 @@ func (r *Run) readState() (string, error) {
 
 // Execute trains the runs that are not finished, at most parallel at a time, in the order of the plan. A run that fails stays alone: its
 // outcome has the reason, and the others go on. After the end of ctx no run is begun, and Execute returns when all that run have stopped.
-// Another process that trains the runs is an error. note takes a line for people at the start and end of each run, from one goroutine at a time.
+// Another process that trains the runs is an error. note takes a line for people at the start and end of each run, from one goroutine at
+// a time.
 func (p *Plan) Execute(ctx context.Context, runner Runner, parallel int, note func(string)) ([]Outcome, error) {
 	unlock, err := p.lockFolder()
 	if err != nil {

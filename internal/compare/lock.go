@@ -20,7 +20,7 @@ func (p *Plan) lockFolder() (unlock func(), err error) {
 	}
 	if !lockFile(f) {
 		_ = f.Close() // nothing was written
-		const taken = "%s: another weir compare trains the runs there: wait for it, or name another folder with --dir; --report reports them so far"
+		const taken = "%s: another weir compare trains the runs there: wait for it, or name another --dir; --report reports them so far"
 		return nil, fmt.Errorf(taken, p.Dir)
 	}
 	return func() { _ = f.Close() }, nil

@@ -34,8 +34,8 @@ func Is(dir string) bool {
 	return false
 }
 
-// List returns the names of the runs' folders in a folder, sorted; none where it is not there. Hidden folders are left out: such is the half of
-// a fork that was killed.
+// List returns the names of the runs' folders in a folder, sorted; none where it is not there. Hidden folders are left out: such is the half
+// of a fork that was killed.
 func List(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -58,6 +58,9 @@ type RecordFork struct {
 	// Parent is the run's name, Chain that of the step's line in its record.
 	Parent string `json:"parent"`
 	Chain  string `json:"chain"`
+	// Begins is set where the line, as it was read, is the first that its record ever had: a shadow's record begins at a step of its run. It
+	// is not written.
+	Begins bool `json:"-"`
 }
 
 // Result is the outcome of a step, with which the same step is compared when it is learnt again.

@@ -199,6 +199,9 @@ func scanLines(file io.Reader, each func(number int, r *Record, end int64, fault
 		if fault == nil && !follows {
 			fault = errChain
 		}
+		if r != nil && r.Forked != nil {
+			r.Forked.Begins = number == 1 && own == lineChain("", plain)
+		}
 		before = own
 		if !each(number, r, end, fault) {
 			return nil
