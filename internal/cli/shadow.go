@@ -47,6 +47,11 @@ func (a *app) runShadow(cmd *cobra.Command, f *shadowFlags) error {
 	if err != nil {
 		return err
 	}
+	if a.ownsProcess {
+		if ran, err := a.runInOwnSession(cmd.Context()); ran {
+			return err
+		}
+	}
 	s, err := a.processOf(cfg)
 	if err != nil {
 		return err

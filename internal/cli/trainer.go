@@ -16,7 +16,8 @@ func newTrainerCommand(a *app) *cobra.Command {
 
 With --shadow it trains a second policy from the batches that a run keeps, under another loss, estimator, optimizer or
 smaller eta: several losses for one inference bill. A shadow reads the run's folder and has no connection to its
-broker: it publishes nothing, issues nothing and acks nothing, and the run does not wait for it. It has a folder of its
+broker: it publishes nothing, issues nothing and acks nothing, and the run does not wait for it. On Linux it takes the
+processor time that others leave, in a session of its own where the kernel shares time between sessions. It has a folder of its
 own below the run's, shadows/NAME, laid out as a run's folder, and goes on from there when it is started again. It
 begins at the run's newest full checkpoint, or at --from.`,
 		Example: "  weir trainer --broker.url nats://broker:4222 --trainer.eta 8\n" +

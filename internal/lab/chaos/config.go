@@ -13,7 +13,7 @@ import (
 
 // The modes.
 const (
-	// ModeProcesses runs broker, trainer, inference and two producers as processes.
+	// ModeProcesses runs broker, trainer, inference and two producers as processes, and the archive where it is a role.
 	ModeProcesses = "processes"
 	// ModeEmbedded runs all roles in a single process.
 	ModeEmbedded = "embedded"
@@ -42,6 +42,8 @@ type Config struct {
 	File, Run, Broker, Checkpoints, Store string
 	Eta, Reuse                            int
 	Lease                                 time.Duration
+	// Archive is how the run keeps the messages of its stream.
+	Archive Archive
 	// Mode is ModeProcesses or ModeEmbedded.
 	Mode string
 	// Engine trains and samples, as [WithEngine] has set it up: a value of Engines.
@@ -80,7 +82,7 @@ func (c *Config) Validate() error {
 	)
 	for _, kill := range c.Kills {
 		name, at, staged := strings.Cut(kill, "@")
-		all := append(roleNames(c.Mode), workerNames(c.Mode, c.Engine)...)
+		all := append(c.roleNames(), workerNames(c.Mode, c.Engine)...)
 		if !slices.Contains(all, name) {
 			errs = append(errs, fmt.Errorf("kill: %q: no role is named so; there are %s", name, strings.Join(all, ", ")))
 		}
@@ -93,9 +95,13 @@ func (c *Config) Validate() error {
 }
 
 // roleNames are the names of the processes of a run.
-func roleNames(mode string) []string {
-	if mode == ModeEmbedded {
+func (c *Config) roleNames() []string {
+	if c.Mode == ModeEmbedded {
 		return []string{roleUp}
 	}
-	return []string{roleBroker, roleTrainer, roleInference, "producer-1", "producer-2"}
+	all := []string{roleBroker, roleTrainer, roleInference, "producer-1", "producer-2"}
+	if c.Archive.hasRole(c.Mode) {
+		all = append(all, roleArchive)
+	}
+	return all
 }

@@ -25,6 +25,7 @@ const (
 	roleBroker    = "broker"
 	roleTrainer   = "trainer"
 	roleInference = "inference"
+	roleArchive   = "archive"
 	roleUp        = "up"
 )
 
@@ -92,16 +93,15 @@ func (h *experiment) prepareRoles(ctx context.Context, group *errgroup.Group) er
 		return nil
 	}
 	h.roles = []*process{h.newProcess(roleBroker, "broker")}
-	for _, r := range []struct{ name, command string }{
-		{roleTrainer, "trainer"}, {roleInference, "inference"}, {"producer-1", "producer"}, {"producer-2", "producer"},
-	} {
+	for _, name := range h.cfg.roleNames()[1:] {
+		command, _, _ := strings.Cut(name, "-")
 		l, err := newLink(h.cfg.Broker)
 		if err != nil {
 			return err
 		}
-		h.links[r.name] = l
+		h.links[name] = l
 		group.Go(func() error { return l.relayUntilEnd(ctx) })
-		h.roles = append(h.roles, h.newProcess(r.name, r.command, "--broker.url="+l.url()))
+		h.roles = append(h.roles, h.newProcess(name, command, "--broker.url="+l.url()))
 	}
 	return nil
 }

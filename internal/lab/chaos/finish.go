@@ -53,7 +53,7 @@ func (h *experiment) finishRun(ctx context.Context) error {
 	}
 	h.report.Steps = h.report.Audit.Steps
 	h.judgeStrangers()
-	return nil
+	return h.judgeArchive()
 }
 
 // gatherEvidence gathers the messages that the witness saw, that were refused, and that a trainer would read again.

@@ -29,6 +29,8 @@ type Report struct {
 	// RejectedBy counts the rejected stream's messages by reason.
 	RejectedBy map[string]int `json:"refused"`
 	Audit      *audit.Report  `json:"audit"`
+	// Archive is nil where the run keeps no messages.
+	Archive *ArchiveReport `json:"archive,omitempty"`
 	// Trouble lists everything else that went wrong: roles that ended unasked, a run that did not go on.
 	Trouble []string `json:"trouble"`
 }
@@ -39,6 +41,7 @@ func (r *Report) Err() error {
 	if r.Audit != nil {
 		errs = append(errs, r.Audit.Err())
 	}
+	errs = append(errs, r.Archive.Err())
 	if n := len(r.HostileTrained); n > 0 {
 		errs = append(errs, fmt.Errorf("%d strangers' messages were trained on", n))
 	}
@@ -78,6 +81,12 @@ func (r *Report) Print(out io.Writer) {
 	line("trajectories", fmt.Sprintf("trained on %d, not trained on: %s", a.Trained, listCounts(reasons)))
 	line("witness", fmt.Sprintf("saw %d messages, %d of them pending, %d gone with a store; trained on unseen %d; most versions behind %d",
 		a.Witnessed, a.Pending, a.Gone, a.Unwitnessed, a.MaxStaleness))
+	kept := r.Archive
+	if kept == nil {
+		kept = &ArchiveReport{}
+	} else {
+		line("archive", fmt.Sprintf("%d messages kept, %d faults, trained on unkept %d", kept.Messages, len(kept.Damage), len(kept.Unkept)))
+	}
 	for _, list := range []struct {
 		title string
 		lines []string
@@ -90,6 +99,8 @@ func (r *Report) Print(out io.Writer) {
 		{"MISSING", a.Gaps.Text("steps missing")},
 		{"CHANGED", a.Lines.Text("lines that changed")},
 		{"HOSTILE", cutLines(r.HostileTrained)},
+		{"ARCHIVE", cutLines(kept.Damage)},
+		{"UNKEPT", cutLines(kept.Unkept)},
 		{"TROUBLE", cutLines(r.Trouble)},
 	} {
 		for _, text := range list.lines {

@@ -22,7 +22,7 @@ func (l *lab) chaosCommand() *cobra.Command {
 		Long: `Chaos runs a small training run, with every role as a process of its own or all in one, and at random instants kills
 roles with SIGKILL, the trainer also between any two parts of a step; freezes them; stalls their links; and sends
 malformed, truncated, foreign, duplicate, replayed and oversized messages, and well-formed lies about samples of open groups; steals
-tickets; takes the broker away for longer than a lease; fills the ticket and the trajectory stream at once; and has the broker's store
+tickets; kills the archive too where it is a role of its own; takes the broker away for longer than a lease; fills the ticket and the trajectory stream at once; and has the broker's store
 come back empty, or shorter than it was read. With --engine, ranks and samplers of PyTorch or inference servers are killed and frozen
 as well, and none of them may be left when its role has ended. A witness beside the trainer writes down
 every message that the broker stored. In the end every one of them must be accounted for, and a summary is printed;
@@ -50,6 +50,9 @@ the exit status says whether every promise held.`,
 			Mode: *mode, Engine: *engine, Seed: *seed, Duration: time.Duration(*minutes * float64(time.Minute)), Every: *every,
 			Steps: *steps, Patience: *patience, Fill: *fill, Lose: *lose, Kills: *kills, Out: l.err,
 		}
+		if settings, err := l.resolveConfig(l.configSources(cmd)); err == nil { // else chaosRun says why
+			c.Archive = chaos.ArchiveOf(settings)
+		}
 		if err := c.Validate(); err != nil { // before anything is made
 			return fault.Usage(err)
 		}
@@ -75,6 +78,7 @@ the exit status says whether every promise held.`,
 		c.Run, c.Broker, c.Checkpoints = cfg.Run.Name, cfg.Broker.Listen, cfg.Trainer.Checkpoint.Dir
 		c.Eta, c.Reuse = cfg.Trainer.Eta, cfg.Trainer.Reuse
 		c.Store, c.Lease = cfg.Broker.StoreDir, cfg.Streams.Lease
+		c.Archive = chaos.ArchiveOf(cfg)
 		report, err := chaos.Run(cmd.Context(), c)
 		if err != nil {
 			return errors.Join(err, fmt.Errorf("the run is in %s", home))

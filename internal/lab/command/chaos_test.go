@@ -68,7 +68,7 @@ func harnessed(t *testing.T, mode string, change func(*config.Config)) chaos.Con
 	return chaos.Config{
 		Program: []string{program(t), roleCommand}, Dir: filepath.Join(home, "logs"), File: file,
 		Run: cfg.Run.Name, Broker: cfg.Broker.Listen, Checkpoints: cfg.Trainer.Checkpoint.Dir, Eta: cfg.Trainer.Eta,
-		Reuse: cfg.Trainer.Reuse,
+		Reuse: cfg.Trainer.Reuse, Archive: chaos.ArchiveOf(cfg),
 		Store: cfg.Broker.StoreDir, Lease: cfg.Streams.Lease,
 		Mode: mode, Engine: chaos.EngineNative, Seed: 1, Duration: time.Minute, Every: 2 * time.Second, Steps: 3, Patience: 3 * time.Minute,
 		Out: t.Output(),
@@ -121,6 +121,20 @@ func TestChaosLosesNothingAndTrainsOnNothingTwice(t *testing.T) {
 			require.NotEmpty(t, report.RejectedBy)
 		})
 	}
+}
+
+// Archive, trainer and broker are killed, the broker's store comes back shorter: no step trains on a message that is not kept.
+func TestChaosTrainsOnNothingThatTheArchiveLacks(t *testing.T) {
+	c := harnessed(t, chaos.ModeProcesses, func(cfg *config.Config) {
+		cfg.Trainer.Archive.Messages.Bytes, cfg.Trainer.Archive.Messages.By, cfg.Trainer.Archive.Required = 1<<30, "role", true
+	})
+	c.Duration, c.Every, c.Seed, c.Fill, c.Lose = 12*time.Second, 700*time.Millisecond, 24, true, true
+	if fulltest.Enabled() {
+		c.Duration, c.Every = 40*time.Second, 1500*time.Millisecond
+	}
+	report := survive(t, c)
+	require.NotZero(t, report.Archive.Messages)
+	require.Empty(t, report.Archive.Unkept)
 }
 
 // Five processes learn what one learns, although each of them is killed while it works.

@@ -7,9 +7,9 @@
 //	and before a purge                                        writes a segment, synced, renamed
 //	waits, purges up to 104   ←  archive: kept up to 104      tells, when the segment is there for good
 //
-// The archiver follows the trainer's requests, and keeps the messages in the same segments as the trainer would ([messages.Archive]), so
-// that its own files are all that it has to know: a crash at any instant repeats some reading at most. It asks the broker before it believes a
-// sequence: a stream that was made anew, or has lost messages, is another.
+// The archiver follows the trainer's requests, and keeps the messages in the same segments as the trainer would ([messages.Archive]): its
+// own files are all that it has to know, and a crash at any instant repeats some reading at most. It asks the broker before it believes
+// a sequence: a stream that was made anew, or has lost messages, is another.
 //
 // With trainer.archive.required the trainer waits for it before a step trains, and purges nothing that it has not kept. Without, the
 // stream is the room in which an archiver may be late: the trainer purges messages unkept when the stream is half full, and counts them.

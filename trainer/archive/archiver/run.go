@@ -41,7 +41,8 @@ type Deps struct {
 }
 
 // Run keeps the messages that the run's trainer asks for until ctx ends, which is no error. It fails with [streams.ErrArchiveFenced] when
-// another process has taken the run's archive. Where the store takes no segment, as on a full disk, Run says so to the trainer and tries again.
+// another process has taken the run's archive. Where the store takes no segment, as on a full disk, Run says so to the trainer and tries
+// again.
 func Run(ctx context.Context, cfg messages.Config, deps Deps) error {
 	if deps.Ready == nil {
 		deps.Ready = func(error) {}
