@@ -1,6 +1,7 @@
 package examples_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -61,6 +62,13 @@ def finish(): note("finish")
 		write(`{"type":"step_done","step":3,"policy_version":3,"metrics":{"reward/mean":1}}` + "\n")
 		write(`{"type":"tested","step":3,"policy_version":3,"metrics":{"time/total":4}}` + "\n")
 		require.Equal(t, 4, strings.Count(follow(), "log"))
+		// A low finding of the eighth reader: of a run that was made again, the lines beyond the place in the older file were sent alone.
+		require.NoError(t, os.Remove(filepath.Join(folder, "metrics.jsonl")))
+		for step := range 9 {
+			write(fmt.Sprintf(`{"at":"2026-02-02","type":"step_done","step":%d,"policy_version":1,"metrics":{"reward/mean":1}}`+"\n", step))
+		}
+		require.Equal(t, 9, strings.Count(follow("--once"), "log"))
+		require.NotContains(t, follow("--once"), "log")
 	}
 }
 

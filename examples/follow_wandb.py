@@ -6,10 +6,12 @@
 
 It reads runs/<run>/metrics.jsonl and the run's configuration beside it, so it works on a run that is up, has ended or has crashed,
 on any machine that sees the folder, and the run does not wait for it. It ends when the run is done; with --once at the file's end.
-Started again it sends what came since: what was sent is noted in runs/<run>/<client>.sent.
+Started again it sends what came since: what was sent is noted in runs/<run>/<client>.sent. Of a run that was removed and made again, and of
+a shadow that was started again, it sends everything: their file begins otherwise than the file that was sent.
 """
 
 import argparse
+import hashlib
 import importlib
 import json
 import os
@@ -26,25 +28,43 @@ def arguments():
     return parser.parse_args()
 
 
-def lines(path, start, once):
-    """Yields each whole line of a file that grows, with the place after it, and no line whenever all have come."""
+def beginning(path):
+    """Which file it is: a hash of its first line, which has its time; "" before there is one."""
+    with open(path, "rb") as file:
+        first = file.readline()
+    return hashlib.sha256(first).hexdigest()[:16] if first.endswith(b"\n") else ""
+
+
+def lines(path, sent, once):
+    """Yields each whole line of a file that grows, with the place after it and which file it is, and no line whenever all have come. sent are
+    the place and the file of an earlier start. A file that takes the file's place is read from its beginning."""
     while not os.path.exists(path) and not once:
         time.sleep(1)
-    with open(path, "rb") as file:
-        file.seek(start)
-        rest = b""
-        while True:
-            more = file.readline()
-            rest += more
-            if rest.endswith(b"\n"):
-                yield rest, file.tell()
-                rest = b""
-            elif not more:
-                if once:
-                    return
-                if not rest:
-                    yield None, file.tell()
-                time.sleep(1)
+    start, of = sent
+    while True:
+        with open(path, "rb") as file:
+            now = beginning(path)
+            if of and now != of or os.fstat(file.fileno()).st_size < start:
+                start = 0
+            of = now
+            file.seek(start)
+            rest = b""
+            while True:
+                more = file.readline()
+                rest += more
+                if rest.endswith(b"\n"):
+                    of = of or beginning(path)
+                    yield rest, file.tell(), of
+                    rest = b""
+                elif not more:
+                    if once:
+                        return
+                    if not rest:
+                        yield None, file.tell(), of
+                    time.sleep(1)
+                    if os.path.exists(path) and (not os.path.samestat(os.stat(path), os.fstat(file.fileno())) or os.stat(path).st_size < file.tell()):
+                        start = 0
+                        break
 
 
 class MLflow:
@@ -79,7 +99,7 @@ def main():
         client = MLflow(client, os.path.join(given.folder, "mlflow.run"))
     name = os.path.basename(os.path.abspath(given.folder))
     note = os.path.join(given.folder, given.to + ".sent")
-    start = int(open(note).read()) if os.path.exists(note) else 0
+    place, _, of = open(note).read().partition(" ") if os.path.exists(note) else ("0", "", "")
     settings = {}
     config = os.path.join(given.folder, "config.yaml")
     if os.path.exists(config):
@@ -88,7 +108,7 @@ def main():
         project=given.project, name=name, resume="allow", config=settings
     )
     over = False
-    for line, place in lines(os.path.join(given.folder, "metrics.jsonl"), start, given.once):
+    for line, place, of in lines(os.path.join(given.folder, "metrics.jsonl"), (int(place), of), given.once):
         if line is None:
             if over:
                 break
@@ -103,7 +123,7 @@ def main():
             # like any other. Choose policy_version as the x axis.
             client.log({**numbers, "policy_version": max(record["step"], record["policy_version"])})
         with open(note + ".new", "w") as file:
-            file.write(str(place))
+            file.write(f"{place} {of}")
         os.replace(note + ".new", note)
         over = record["type"] == "tested"  # a run that was given more steps goes on after it
     client.finish()

@@ -26,7 +26,7 @@ func (s *Sessions) VerlTool() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		started := time.Now()
 		var batch struct {
-			TrajectoryIDs []any             `json:"trajectory_ids"`
+			TrajectoryIDs []trajectoryID    `json:"trajectory_ids"`
 			Actions       []string          `json:"actions"`
 			Finish        []bool            `json:"finish"`
 			IsLastStep    []bool            `json:"is_last_step"`
@@ -45,7 +45,7 @@ func (s *Sessions) VerlTool() http.Handler {
 		var all sync.WaitGroup
 		for i := range n {
 			all.Go(func() {
-				name := fmt.Sprint(batch.TrajectoryIDs[i])
+				name := string(batch.TrajectoryIDs[i])
 				var world []byte
 				if len(batch.ExtraFields) > 0 {
 					world = batch.ExtraFields[i]
@@ -67,6 +67,18 @@ func (s *Sessions) VerlTool() http.Handler {
 			"processing_time_ms": float64(time.Since(started).Microseconds()) / 1000, "queue_time_ms": 0.0,
 		})
 	})
+}
+
+// trajectoryID is a text, or a number as it was written: two numbers that a float64 does not tell apart are two sessions.
+type trajectoryID string
+
+// UnmarshalJSON reads a text or any other value.
+func (id *trajectoryID) UnmarshalJSON(data []byte) error {
+	if len(data) > 0 && data[0] == '"' {
+		return json.Unmarshal(data, (*string)(id))
+	}
+	*id = trajectoryID(data)
+	return nil
 }
 
 // runAction runs an action.
