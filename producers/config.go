@@ -29,6 +29,8 @@ type Config struct {
 	Settle time.Duration `koanf:"settle"`
 	// Journal has the journals of episodes.
 	Journal JournalConfig `koanf:"journal"`
+	// Values has the values of the states of episodes.
+	Values ValuesConfig `koanf:"values"`
 }
 
 // DefaultConfig is 64 episodes and 8 evaluation tickets at once, three tries, and 10 s to stop.
@@ -51,6 +53,7 @@ func (c Config) Validate() error {
 		check.NotNegative("grace", c.Grace),
 		check.Positive("settle", c.Settle),
 		check.Section("journal", c.Journal.Validate()),
+		check.Section("values", c.Values.Validate()),
 	)
 }
 

@@ -26,6 +26,8 @@ type Metrics struct {
 	late            prometheus.Counter
 	overdue         prometheus.Gauge
 	forks           *prometheus.CounterVec
+	valueTokens     prometheus.Counter
+	unvalued        prometheus.Counter
 	notClosed       *prometheus.CounterVec
 	left            *prometheus.GaugeVec
 	journal         journalMetrics
@@ -82,6 +84,15 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 			Name: "weir_producer_forks_total",
 			Help: "Published trajectories that were to begin with turns of another one, by outcome: whole, or diverged before all of them were replayed.",
 		}, []string{"outcome"}),
+		valueTokens: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "weir_producer_value_tokens_total",
+			Help: "Tokens sampled for the values of states, by episodes that go on from the turns of others: no trajectory has them.",
+		}),
+		unvalued: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "weir_producer_states_unvalued_total",
+			Help: "States without a value, for no other episode came to them: their turns are credited with the turns before. " +
+				"Tools that answer otherwise, or do not say that they may be called again, and several agents are why.",
+		}),
 		notClosed: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_producer_sessions_unclosed_total", Help: "Sessions of tools that failed to close, or not in time, by tool.",
 		}, []string{"tool"}),
@@ -95,7 +106,7 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 	}
 	for _, c := range append([]prometheus.Collector{
 		m.episodes, m.dropped, m.running, m.tokens, m.reward, m.episodeSeconds, m.generateSeconds, m.toolSeconds, m.publishSeconds, m.anew,
-		m.late, m.overdue, m.forks, m.notClosed, m.left,
+		m.late, m.overdue, m.forks, m.valueTokens, m.unvalued, m.notClosed, m.left,
 	}, m.journal.collectors()...) {
 		if err := registerer.Register(c); err != nil {
 			return nil, fmt.Errorf("register producer metrics: %w", err)
@@ -121,6 +132,20 @@ func (m *Metrics) begunAnew() {
 func (m *Metrics) countLate() {
 	if m != nil {
 		m.late.Inc()
+	}
+}
+
+// countValueTokens counts tokens that were sampled for the value of a state.
+func (m *Metrics) countValueTokens(n int) {
+	if m != nil {
+		m.valueTokens.Add(float64(n))
+	}
+}
+
+// countUnvalued counts states without a value.
+func (m *Metrics) countUnvalued(n int) {
+	if m != nil {
+		m.unvalued.Add(float64(n))
 	}
 }
 

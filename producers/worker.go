@@ -310,6 +310,9 @@ func (w *worker) produceTrajectory(
 		return nil, err
 	}
 	trajectory.Producer = w.cfg.Name
+	if err := w.estimateValues(ctx, entry.episode, trajectory); err != nil {
+		return nil, err
+	}
 	w.endings[ticket.Task].addEnded(entry.episode, trajectory.Stop)
 	return trajectory, nil
 }

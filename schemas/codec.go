@@ -50,7 +50,7 @@ func (t *Ticket) wireSize() int {
 }
 
 func (t *Trajectory) wireSize() int {
-	n := 1024 + 96*len(t.Turns) + len(t.Answer) + len(t.Error)
+	n := 1024 + 96*len(t.Turns) + 48*len(t.Values) + len(t.Answer) + len(t.Error)
 	for i := range t.Segments {
 		n += 256 + 9*len(t.Segments[i].Tokens)
 	}
@@ -139,7 +139,8 @@ func (c *coder) encodeMessage(dst []byte, v any) ([]byte, error) {
 //
 // It fails with [ErrVersion], [ErrKind] or [ErrMalformed], and v is then undefined. Keys may come in any order after the first two,
 // each once. A key that this version does not have is refused, not skipped: a new field is a new version, so an unknown key means
-// that the writer and the reader disagree on the meaning of the message. Bytes after the message are refused. Unmarshal takes at
+// that the writer and the reader disagree on the meaning of the message. The exception is a field that a new setting alone writes,
+// such as [Trajectory.Values]: builds without the setting refuse it. Bytes after the message are refused. Unmarshal takes at
 // most a small multiple of len(data) of memory.
 func Unmarshal(data []byte, v any) error { return new(coder).decodeMessage(data, v) }
 

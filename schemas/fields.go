@@ -86,6 +86,7 @@ func (t *Trajectory) codeFields(c *coder) {
 	c.codeTime("finished_at", &t.FinishedAt)
 	optional(c, "forked", &t.Forked)
 	optional(c, "recorded", &t.Recorded)
+	structures(c, "values", &t.Values, true)
 }
 
 func (r *Recorded) codeFields(c *coder) {
@@ -93,6 +94,12 @@ func (r *Recorded) codeFields(c *coder) {
 	codeTextValue(c, "id", &r.ID, false)
 	codeIntegerValue(c, "oldest", &r.Oldest, false)
 	codeIntegerValue(c, "newest", &r.Newest, false)
+}
+
+func (v *StateValue) codeFields(c *coder) {
+	c.codeFloat64("mean", &v.Mean, false)
+	codeIntegerValue(c, "samples", &v.Samples, false)
+	codeIntegerValue(c, "tokens", &v.Tokens, false)
 }
 
 func (f *Forked) codeFields(c *coder) {

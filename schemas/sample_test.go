@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// The samples have every field set, optional ones too; the golden bytes are theirs.
+// The samples have every field set, optional ones too, but for Trajectory.Recorded and Values, which came to version 3 later; the golden
+// bytes are theirs.
 
 func sampleTime() time.Time { return time.Unix(1_790_000_000, 123_456_789).UTC() }
 

@@ -45,6 +45,8 @@ type Trajectory struct {
 	Forked *Forked `msgpack:"forked,omitempty"`
 	// Recorded says which trajectory of another run answers the ticket; nil where the episode was played for it.
 	Recorded *Recorded `msgpack:"recorded,omitempty"`
+	// Values are the values of the states that the turns began in, an entry for each turn; nil where nobody estimated them.
+	Values []StateValue `msgpack:"values,omitempty"`
 }
 
 // Recorded names the trajectory of another run whose tokens, log-probabilities and moves answer a ticket without an episode. In the
@@ -56,6 +58,25 @@ type Recorded struct {
 	// Oldest and Newest are the versions of that run which sampled its tokens, >= 0.
 	Oldest int64 `msgpack:"oldest"`
 	Newest int64 `msgpack:"newest"`
+}
+
+// StateValue is the value of a state of an episode, estimated by episodes that go on from there.
+type StateValue struct {
+	// Mean is the mean return of these episodes from the state on.
+	Mean float64 `msgpack:"mean"`
+	// Samples counts them; 0 where none came to the state, which has no value then. Tokens counts the tokens that were sampled
+	// for them.
+	Samples int `msgpack:"samples"`
+	Tokens  int `msgpack:"tokens"`
+}
+
+// ValueTokens counts the tokens that were sampled for the values of the trajectory's states.
+func (t *Trajectory) ValueTokens() int {
+	n := 0
+	for i := range t.Values {
+		n += t.Values[i].Tokens
+	}
+	return n
 }
 
 // Forked is the part of an episode that another episode played before.

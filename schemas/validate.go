@@ -209,7 +209,21 @@ func (t *Trajectory) Validate() error {
 		}
 		f.leaveItem(k)
 	}
+	t.validateValues(f)
 	return f.joinFaults()
+}
+
+func (t *Trajectory) validateValues(f *faults) {
+	if len(t.Values) != 0 && len(t.Values) != len(t.Turns) {
+		f.addFault("values", "%d entries for %d turns", len(t.Values), len(t.Turns))
+	}
+	for i := range t.Values {
+		part := f.enterItem("values", i)
+		part.checkFinite("mean", t.Values[i].Mean)
+		part.checkAtLeast("samples", int64(t.Values[i].Samples), 0)
+		part.checkAtLeast("tokens", int64(t.Values[i].Tokens), 0)
+		f.leaveItem(&part)
+	}
 }
 
 func validateTurn(f *faults, segments []Segment, turn *Turn) {

@@ -89,6 +89,6 @@ func TestAGroupOfOneTrainsOrIsRefusedBeforeTheRun(t *testing.T) {
 			perturb.Overlay(cfg.Advantage.Own, advantage.Alone{Single: advantage.SingleReward}, false)
 		}
 		engine := enginetest.BigramOf(gpu.Config{VocabSize: vocab, ValueHead: true})
-		require.NoError(t, Run(t.Context(), cfg, Deps{Engine: engine, Stream: newWorld(vocab), Prompts: prompts{vocab}}), name)
+		require.NoError(t, Run(t.Context(), cfg, Deps{Engine: engine, Stream: newValuedWorld(vocab, cfg), Prompts: prompts{vocab}}), name)
 	}
 }

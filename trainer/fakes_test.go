@@ -74,6 +74,8 @@ type world struct {
 	change func(sequence uint64, t *schemas.Trajectory)
 	// turns makes rollouts of several turns, which go on from where a ticket's fork ends.
 	turns bool
+	// values has rollouts bring a turn and the value of its state.
+	values bool
 	// backwards rolls the newest ticket out first.
 	backwards bool
 	// archive is the role that keeps messages; full is how full the stream is.
@@ -82,6 +84,13 @@ type world struct {
 }
 
 var errCrash = errors.New("killed")
+
+// newValuedWorld is newWorld with values of states where the estimator reads them.
+func newValuedWorld(vocab int, cfg Config) *world {
+	w := newWorld(vocab)
+	w.values = cfg.StateValues()
+	return w
+}
 
 func newWorld(vocab int) *world {
 	return &world{
@@ -464,6 +473,11 @@ func (w *world) sample(t *schemas.Ticket, version int64) *schemas.Trajectory {
 	}
 	tr := roll(w.weights[version], w.vocab, t, version)
 	tr.Run = w.run
+	if w.values {
+		acts := slices.Index(tr.Segments[0].ActionMask, 1)
+		tr.Turns = []schemas.Turn{{Start: acts, End: acts + 1}}
+		tr.Values = []schemas.StateValue{{Mean: float64(t.Seed%8) / 8, Samples: 2}}
+	}
 	if w.flat > 0 && t.Cursor%w.flat != 0 {
 		tr.Reward = 0
 		tr.Rewards["next"] = 0

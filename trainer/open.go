@@ -25,7 +25,7 @@ func (i *intake) Open(ctx context.Context, c *checkpoint.Checkpoint, known *pois
 	i.account.delivered, i.drops.before = s.Ledger.Low, s.FlatGroups
 	i.idleTimer.restart(i.deps.Now())
 	i.assembler = batch.New(batch.Config{
-		Run: s.Run, Groups: i.cfg.BatchGroups, MinGroup: i.cfg.MinGroup, Baseline: i.cfg.Baseline(),
+		Run: s.Run, Groups: i.cfg.BatchGroups, MinGroup: i.cfg.MinGroup, Baseline: i.cfg.Baseline(), Values: i.cfg.StateValues(),
 		Eta: now.eta, Hold: i.cfg.holdAtStep(s.Step), InOrder: i.cfg.Deterministic, Wait: i.cfg.waitsForEpisodes(),
 		Choose: i.cfg.Choose, Keep: i.cfg.Keep, EpisodeAgents: i.cfg.EpisodeAgents(), Shape: i.cfg.Shape,
 		Rows: i.cfg.Selection.Accumulate.Rows, MaxFlat: i.cfg.MaxDroppedGroups,

@@ -20,7 +20,7 @@ func TestEveryLossAndAdvantageTrainsOrSaysWhatItLacks(t *testing.T) {
 		cfg := testConfig(t.TempDir())
 		cfg.Steps = 2
 		change(&cfg)
-		w := newWorld(vocab)
+		w := newValuedWorld(vocab, cfg)
 		steps := 0
 		err := Run(t.Context(), cfg, Deps{
 			Engine: enginetest.BigramOf(gpu.Config{VocabSize: vocab, ValueHead: cfg.Critic.Network == learner.CriticHead}), Stream: w, Prompts: prompts{vocab},

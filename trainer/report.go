@@ -120,6 +120,7 @@ func (r *report) gatherMember(g *batchSums, version int64, m batch.Member, first
 	g.lengths.addValue(float64(t.Tokens()))
 	g.turns.addValue(float64(len(t.Turns)))
 	g.countFork(t)
+	g.valueTokens += t.ValueTokens()
 	g.stopped[t.Stop]++
 	flight, queue := m.Staleness(version)
 	g.inFlight.addValue(float64(flight))
@@ -143,6 +144,8 @@ type batchSums struct {
 	// forked counts trajectories that begin with turns of another trajectory, diverged the forks with fewer such turns than planned,
 	// forkedTokens the sampled tokens of such turns.
 	forked, diverged, forkedTokens int
+	// valueTokens were sampled for the values of states.
+	valueTokens int
 	// components, sources, agents and tasks are means of rewards by name; tasks where the run has several.
 	components, sources, agents, tasks map[string]*runningMean
 	// stopped counts the trajectories by the reason of their end.
@@ -176,6 +179,9 @@ func (g *batchSums) batchMetrics(groups int) map[string]float64 {
 		v[metrics.BatchForked.Name] = float64(g.forked)
 		v[metrics.BatchDiverged.Name] = float64(g.diverged)
 		v[metrics.BatchForkedTokens.Name] = float64(g.forkedTokens)
+	}
+	if g.valueTokens > 0 {
+		v[metrics.BatchValueTokens.Name] = float64(g.valueTokens)
 	}
 	if g.baselines.count > 0 {
 		v[metrics.RewardBaseline.Name] = g.baselines.value()

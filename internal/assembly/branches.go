@@ -72,16 +72,7 @@ func (r *BranchRequest) checkContinuable(tools []producers.Tool) error {
 		return fmt.Errorf("trajectory %s: its agent comes for episodes by itself, and comes for no command: it cannot be continued",
 			r.Was.ID)
 	}
-	var unsure []string
-	for _, name := range producers.CalledTools(r.Was, slices.Max(r.Turns)) {
-		at := slices.IndexFunc(tools, func(t producers.Tool) bool { return t.Spec().Name == name })
-		if at < 0 {
-			continue // the agent's own, or no tool at all
-		}
-		if e := producers.EffectsOf(tools[at]); e == producers.EffectsOutside || e == producers.EffectsLost {
-			unsure = append(unsure, name)
-		}
-	}
+	unsure := producers.UnrepeatableTools(tools, r.Was, slices.Max(r.Turns))
 	if len(unsure) > 0 && !r.CallAgain {
 		return fault.Usagef("trajectory %s called tool %s, which does not say that its calls change nothing outside the episode: "+
 			"each continuation calls it again; --call-again allows that", r.Was.ID, strings.Join(unsure, ", "))

@@ -95,6 +95,9 @@ func (c *shadowConfig) checkAgainstRun() error {
 	if now.Baseline() && !was.Baseline() {
 		refuse("trainer.advantage.name", now.Advantage.Name, "it needs a greedy rollout of each prompt, which the run does not ask for")
 	}
+	if now.StateValues() && c.base.Producer.Values.Samples == 0 {
+		refuse("trainer.advantage.name", now.Advantage.Name, "it needs the values of states, which the run's producers do not estimate")
+	}
 	if was.Checkpoint.Batches == 0 {
 		refuse("trainer.checkpoint.batches", 0, "the run keeps no batches, which a shadow learns from: set it to -1 in the run")
 	}

@@ -131,6 +131,9 @@ func (f *branchFlags) findEpisode(ctx context.Context, s *assembly.Run, id strin
 	if t.NewestVersion() < 0 || len(t.Turns) == 0 {
 		return nil, nil, fmt.Errorf("trajectory %s: the policy sampled none of its tokens: there is nothing to go on from", id)
 	}
+	if o := t.Recorded; o != nil {
+		return nil, nil, fmt.Errorf("trajectory %s was played in run %s as %s: go on from it there", id, o.Run, o.ID)
+	}
 	turns, err := f.givenTurns(t)
 	if err != nil {
 		return nil, nil, err

@@ -41,6 +41,9 @@ func (c *Config) Validate() error {
 		producer.Name = "unnamed" // a role sets its name when it starts
 	}
 	f.addSection("producer", producer.Validate())
+	f.addUnless("producer.values.samples", c.Producer.Values.Samples > 0 || !c.Trainer.StateValues(),
+		fmt.Sprintf("0: advantage %s compares turns by the values of states: set how many episodes estimate each, 9 in its paper",
+			c.Trainer.Advantage.Name))
 	f.addUnless("producer.max_deliver", c.Producer.MaxDeliver <= c.Streams.MaxDeliver,
 		fmt.Sprintf("%d: must not exceed streams.max_deliver, %d", c.Producer.MaxDeliver, c.Streams.MaxDeliver))
 	f.addSection("toolworker", c.Toolworker.Validate())

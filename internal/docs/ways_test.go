@@ -91,7 +91,8 @@ var reasons = map[string]string{
 
 // refused are the functions that say why a trajectory cannot be trained on.
 var refused = map[string]place{
-	"trainer/batch.Assembler.checkMember": {3, "bounds"}, "trainer/batch.checkAnswer": {8, "bounds"}, "trainer/batch.checkOpening": {2, "the ticket's words"},
+	"trainer/batch.Assembler.checkMember": {4, "bounds"}, "trainer/batch.checkAnswer": {8, "bounds"},
+	"trainer/batch.checkOpening":       {2, "the ticket's words"},
 	"trainer/batch.Bounds.checkMember": {5, "bounds"}, "trainer/batch.checkAgents": {4, "bounds"}, "trainer/batch.Checker": {3, "bounds"},
 	"trainer/batch.checkSegment": {7, "bounds"}, "trainer/batch.checkTemperature": {2, "bounds"}, "trainer/batch.var": {1, "the ticket's words"}, "trainer/batch.openGroup.checkFork": {1, "the ticket's words"},
 }

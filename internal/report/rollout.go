@@ -41,7 +41,9 @@ type Rollout struct {
 	Forked *RolloutForked `json:"forked,omitempty"`
 	// Recorded says which trajectory of another run it is; nil where it was played for its ticket.
 	Recorded *RolloutRecorded `json:"recorded,omitempty"`
-	Parts    []RolloutPart    `json:"parts"`
+	// Values are the values of the states that the turns began in, an entry for each turn; nil where nobody estimated them.
+	Values []RolloutValue `json:"values,omitempty"`
+	Parts  []RolloutPart  `json:"parts"`
 	// Segments are the tokens as they were trained on.
 	Segments []RolloutSegment `json:"segments"`
 }
@@ -91,6 +93,13 @@ type RolloutRecorded struct {
 	Newest int64  `json:"newest_version"`
 }
 
+// RolloutValue is the mean return of so many episodes that go on from a state, and the tokens that were sampled for them.
+type RolloutValue struct {
+	Mean    float64 `json:"mean"`
+	Samples int     `json:"samples"`
+	Tokens  int     `json:"tokens"`
+}
+
 // RolloutSegment is a segment with an entry a token in each array.
 type RolloutSegment struct {
 	Tokens      []int32   `json:"tokens"`
@@ -113,6 +122,9 @@ func NewRollout(t *schemas.Trajectory, decode func([]int32) string) *Rollout {
 	}
 	if o := t.Recorded; o != nil {
 		r.Recorded = &RolloutRecorded{o.Run, o.ID, o.Oldest, o.Newest}
+	}
+	for _, v := range t.Values {
+		r.Values = append(r.Values, RolloutValue(v))
 	}
 	for i := range t.Segments {
 		s := &t.Segments[i]

@@ -24,7 +24,8 @@ func benchBatch() *Batch {
 	random := rand.New(rand.NewPCG(1, 2))
 	n := benchRows * benchTokens
 	b := &Batch{
-		Mask: make([]uint8, n), Rewards: make([]float64, n), Values: make([]float64, n), Logprobs: make([]float64, n),
+		Mask: make([]uint8, n), Rewards: make([]float64, n), Values: make([]float64, n), StateValues: make([]float64, n),
+		Logprobs:    make([]float64, n),
 		ProbSquares: make([]float64, n), ProcessRewards: make([]float64, n), Tokens: make([]int32, n),
 	}
 	for t := range n {

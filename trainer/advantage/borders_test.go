@@ -32,6 +32,7 @@ func drawBorders(t *rapid.T) (whole, cut *Batch) {
 					whole.Mask = append(whole.Mask, m)
 					whole.Rewards = append(whole.Rewards, sign*number("reward"))
 					whole.Values = append(whole.Values, number("value"))
+					whole.StateValues = append(whole.StateValues, whole.Values[len(whole.Values)-1])
 					whole.Logprobs = append(whole.Logprobs, -rapid.Float64Range(0.01, 3).Draw(t, "logprob"))
 					whole.Tokens = append(whole.Tokens, rapid.Int32Range(0, 2).Draw(t, "token"))
 				}

@@ -20,6 +20,9 @@ type Batch struct {
 
 	// Values a token: the critic's, of the state before the token; nil without a critic.
 	Values []float64
+	// StateValues a token: at an action token the value of the state that its turn began in, estimated by episodes that go on from there;
+	// NaN where nobody could (vineppo). Other entries are not read.
+	StateValues []float64
 	// Bootstrap a row: the critic's value of the state after a trajectory's last row, where the rollout was cut off. 0 where the rollout
 	// ended by itself; nil means that all did.
 	Bootstrap []float64

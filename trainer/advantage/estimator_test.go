@@ -120,7 +120,8 @@ func TestBadInputNamesTheFieldAndTheRow(t *testing.T) {
 	good := func() *Batch {
 		return &Batch{
 			Offsets: []int{0, 2, 4}, Mask: []uint8{1, 1, 0, 1}, Rewards: []float64{0, 1, 0, 0}, Group: []int{0, 0},
-			Values: make([]float64, 4), Baselines: []float64{0, 0}, Logprobs: make([]float64, 4), Tokens: make([]int32, 4),
+			Values: make([]float64, 4), StateValues: make([]float64, 4), Baselines: []float64{0, 0},
+			Logprobs: make([]float64, 4), Tokens: make([]int32, 4),
 			Agent: []int{0, 0}, Episode: []int{0, 0}, ProcessRewards: make([]float64, 4),
 		}
 	}
@@ -154,6 +155,9 @@ func TestBadInputNamesTheFieldAndTheRow(t *testing.T) {
 		{"gae_step", "StepValues", 1, func(b *Batch) { b.StepValues = []float64{0, math.NaN()} }},
 		{"reinforce_step", "StepRewards", 0, func(b *Batch) { b.StepRewards = []float64{math.NaN(), 0} }},
 		{"reinforce_pp", "Rewards", 0, func(b *Batch) { b.Rewards[1] = math.NaN() }},
+		{"vineppo", "StateValues", -1, func(b *Batch) { b.StateValues = b.StateValues[1:] }},
+		{"vineppo", "StateValues", 0, func(b *Batch) { b.StateValues[0] = math.Inf(1) }},
+		{"vineppo", "Rewards", 1, func(b *Batch) { b.Rewards[3] = math.NaN() }},
 		{"remax", "Baselines", -1, func(b *Batch) { b.Baselines = nil }},
 		{"remax", "Baselines", 1, func(b *Batch) { b.Baselines[1] = math.NaN() }},
 		{"optimal_token_baseline", "Logprobs", -1, func(b *Batch) { b.Logprobs = nil }},
@@ -182,13 +186,14 @@ func TestRequiresNamesWhatIsMissed(t *testing.T) {
 	for _, name := range Names() {
 		b := &Batch{
 			Offsets: []int{0, 2, 4}, Mask: []uint8{1, 1, 0, 1}, Rewards: []float64{0, 1, 0, 0}, Group: []int{0, 0},
-			Values: make([]float64, 4), Baselines: []float64{0, 0}, Logprobs: make([]float64, 4), Tokens: make([]int32, 4),
+			Values: make([]float64, 4), StateValues: make([]float64, 4), Baselines: []float64{0, 0},
+			Logprobs: make([]float64, 4), Tokens: make([]int32, 4),
 			Agent: []int{0, 0}, Episode: []int{0, 0},
 		}
 		drop := map[string]func(){
 			"Group": func() { b.Group = nil }, "Values": func() { b.Values = nil }, "Baselines": func() { b.Baselines = nil },
 			"Logprobs": func() { b.Logprobs = nil }, "Tokens": func() { b.Tokens = nil }, "Agent": func() { b.Agent = nil },
-			"Episode": func() { b.Episode = nil },
+			"Episode": func() { b.Episode = nil }, "StateValues": func() { b.StateValues = nil },
 		}
 		e, err := newOf(name, defaultOptions())
 		require.NoError(t, err)

@@ -5,7 +5,8 @@ package advantage
 type Facts struct {
 	// Requires names the fields of Batch, beside Offsets, Mask and Rewards, without which the estimator fails. In a run there are always
 	// Group, Trajectory, Step, Tokens, Agent and Episode; Logprobs and Baselines (a further, greedy rollout for each group) where they are
-	// named here; and Values with a critic, without which the configuration is refused. Other fields are refused.
+	// named here; Values with a critic, without which the configuration is refused;
+	// and StateValues, with which producers then have to send their trajectories. Other fields are refused.
 	Requires []string
 	// Improves names the fields of Batch that the estimator reads where they are set, and approximates where they are nil. The trainer sets
 	// ProbSquares and Weights where they are named here and the engine and the loss provide them.

@@ -213,6 +213,9 @@ type GiGPO struct {
 	StepWeight float64 `koanf:"step_weight" default:"1" min:"0"`
 }
 
+// VinePPO has the keys of vineppo: none. How many episodes go on from each state is a key of producers.
+type VinePPO struct{}
+
 // ReinforceStep has the keys of reinforce_step.
 type ReinforceStep struct {
 	Steps     `koanf:",squash"`

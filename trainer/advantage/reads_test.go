@@ -29,6 +29,7 @@ func everyCase(random *rand.Rand, process bool, sizes ...int) *Batch {
 					b.Mask = append(b.Mask, m)
 					b.Rewards = append(b.Rewards, number())
 					b.Values = append(b.Values, number())
+					b.StateValues = append(b.StateValues, b.Values[len(b.Values)-1])
 					b.Logprobs = append(b.Logprobs, -random.Float64()*3)
 					b.Tokens = append(b.Tokens, int32(random.IntN(2)))
 					if process {

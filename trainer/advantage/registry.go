@@ -102,6 +102,8 @@ func stockBuilders() map[string]builder {
 					outcome: *newOutcome(name, a, k.Grouped, grpoFormula(k.Scaling)), Steps: k.Steps, anchor: k.Anchor, stepWeight: k.StepWeight,
 				}
 			}),
+		"vineppo": defineEstimator(func(*VinePPO) Facts { return Facts{Requires: []string{"StateValues"}, ByTurns: true} },
+			func(name string, _ *VinePPO, a Arithmetic) Estimator { return &vinePPO{name: name, Arithmetic: a} }),
 		// From the steps after each step.
 		"gae_step": defineEstimator(func(k *GAEStep) Facts { return stepFacts(k.Steps, true) }, func(name string, k *GAEStep, a Arithmetic) Estimator {
 			return newStepwise(name, *k, a, true)

@@ -23,6 +23,8 @@ type Config struct {
 	MinGroup int
 	// Baseline drops a group that has no usable baseline.
 	Baseline bool
+	// Values refuses a sample that brings no values of its states.
+	Values bool
 	// Eta is the staleness bound in versions, >= 0.
 	Eta int
 	// Wait has a batch wait for the groups that would fall out of the bound without it.
@@ -335,6 +337,9 @@ func (a *Assembler) checkMember(g *openGroup, m *Member) error {
 	}
 	if err := checkTemperature(t, greedy); err != nil {
 		return err
+	}
+	if a.cfg.Values && (len(t.Turns) == 0 || len(t.Values) != len(t.Turns)) {
+		return fmt.Errorf("%d values of states for %d turns: set producer.values.samples where its producer runs", len(t.Values), len(t.Turns))
 	}
 	if err := a.cfg.Bounds.checkMember(m); err != nil {
 		return err

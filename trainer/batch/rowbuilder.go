@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"math"
 	"slices"
 
 	"github.com/weir-rl/weir/schemas"
@@ -11,6 +12,8 @@ type rowBuilder struct {
 	*Rows
 	// baselines is set if every group has a baseline.
 	baselines bool
+	// values is set if every trajectory brings the values of its states.
+	values bool
 	// group is the number of the group in hand, apart is set if it is credited by agent, and greedy has its baseline's returns.
 	group  int
 	apart  bool
@@ -119,6 +122,15 @@ func (l *rowBuilder) addMember(m *Member) {
 				l.Seconds[i] = turn.Duration().Seconds()
 			}
 		}
+		if l.values && start >= 0 && i < len(t.Values) {
+			value := t.Values[i].Mean
+			if t.Values[i].Samples == 0 {
+				value = math.NaN()
+			}
+			for k := start + turn.Start; k < start+turn.End; k++ {
+				l.StateValues[k] = value
+			}
+		}
 		switch p := parts[l.partAgent(&t.Segments[turn.Segment])]; {
 		case start >= 0 && turn.End > 0:
 			l.Rewards[start+turn.End-1] += turn.Credit()
@@ -137,6 +149,9 @@ func (l *rowBuilder) appendTokens(s *schemas.Segment) (last int) {
 		l.Behaviour = append(l.Behaviour, float64(s.Logprobs[j]))
 		l.Rewards = append(l.Rewards, 0)
 		l.Seconds = append(l.Seconds, 0)
+		if l.values {
+			l.StateValues = append(l.StateValues, 0)
+		}
 		if s.ActionMask[j] == 1 {
 			last = len(l.Tokens) - 1
 		}

@@ -19,6 +19,9 @@ type Rows struct {
 	Versions  []int32
 	Behaviour []float64
 	Rewards   []float64
+	// StateValues are the values of the states that the tokens' turns began in, NaN where nobody could estimate it, 0
+	// at other tokens; nil unless every trajectory brings values.
+	StateValues []float64
 	// Seconds are the wall-clock of the tool call that the token's turn made; 0 where there was none.
 	Seconds []float64
 	// One entry a row. Group and Trajectory count from 0 in the batch, Step within the trajectory.
@@ -46,7 +49,8 @@ type Rows struct {
 // NewRows lays out the members of a batch that are trained on.
 func NewRows(b *Batch) *Rows {
 	r := &Rows{Offsets: []int{0}, Groups: len(b.Groups)}
-	l := &rowBuilder{Rows: r, baselines: !slices.ContainsFunc(b.Groups, func(g Taken) bool { return g.Baseline == nil })}
+	bare := slices.ContainsFunc(b.Groups, func(g Taken) bool { return g.Baseline == nil })
+	l := &rowBuilder{Rows: r, baselines: !bare, values: b.haveValues()}
 	for _, group := range b.Groups {
 		l.beginGroup(group)
 		for i := range group.Members {
@@ -60,6 +64,22 @@ func NewRows(b *Batch) *Rows {
 		r.Peers = append(r.Peers, l.peers[g])
 	}
 	return r
+}
+
+// haveValues reports whether every trajectory that is trained on brings the values of its states.
+func (b *Batch) haveValues() bool {
+	trained := 0
+	for _, g := range b.Groups {
+		for i := range g.Members {
+			if g.Members[i].PassedOver {
+				continue
+			}
+			if trained++; len(g.Members[i].Trajectory.Values) == 0 {
+				return false
+			}
+		}
+	}
+	return trained > 0
 }
 
 // Unmasked are the rows with every token but the first of each row trained on, and tools the tokens among them that no policy sampled. It

@@ -43,6 +43,7 @@ func drawEpisode(t *rapid.T, apart bool) *schemas.Trajectory {
 					start--
 				}
 				out.Turns = append(out.Turns, schemas.Turn{Segment: i, Start: start, End: j + 1, Reward: number.Draw(t, "turn")})
+				out.Values = append(out.Values, schemas.StateValue{Mean: number.Draw(t, "value"), Samples: 1})
 				acted[s.Agent] = true
 			}
 		}
@@ -103,10 +104,10 @@ func alone(m batch.Member, agent string) (own batch.Member, segments []int) {
 			part.Segments, segments = append(part.Segments, s), append(segments, i)
 		}
 	}
-	for _, turn := range whole.Turns {
+	for i, turn := range whole.Turns {
 		if to, ours := at[turn.Segment]; ours {
 			turn.Segment = to
-			part.Turns = append(part.Turns, turn)
+			part.Turns, part.Values = append(part.Turns, turn), append(part.Values, whole.Values[i])
 		}
 	}
 	return memberOf(part, m.Shaping), segments

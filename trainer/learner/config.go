@@ -161,6 +161,11 @@ func (c Config) EpisodeAgents() []string {
 	return nil
 }
 
+// StateValues reports whether trajectories have to bring the values of their states.
+func (c Config) StateValues() bool {
+	return slices.Contains(c.Advantage.Facts().Requires, "StateValues")
+}
+
 // Baseline reports whether groups have a greedy rollout to be compared with.
 func (c Config) Baseline() bool {
 	return slices.Contains(c.Advantage.Facts().Requires, "Baselines")

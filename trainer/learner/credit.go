@@ -27,7 +27,7 @@ func newCredit(cfg Config) (*creditAssigner, error) {
 	c := &creditAssigner{Estimator: e, facts: cfg.Advantage.Facts()}
 	for _, need := range c.facts.Requires {
 		switch need {
-		case "Group", "Trajectory", "Step", "Tokens", "Agent", "Episode", "Baselines", "Logprobs":
+		case "Group", "Trajectory", "Step", "Tokens", "Agent", "Episode", "Baselines", "Logprobs", "StateValues":
 		case "Values": // the configuration was checked for a critic
 		default:
 			return nil, fmt.Errorf("advantage %s needs %s, which trajectories do not carry", cfg.Advantage.Name, need)
@@ -63,7 +63,7 @@ func (s *step) estimateAdvantages(context.Context) error {
 		Offsets: s.rows.Offsets, Mask: s.rows.Mask, Rewards: s.rows.Rewards, Tokens: s.rows.Tokens,
 		Group: s.rows.PartGroup, Trajectory: s.rows.Part, Step: s.rows.Step, Baselines: s.rows.Baselines,
 		Agent: s.rows.Agent, Role: s.rows.Role, Episode: s.rows.Trajectory,
-		Values: s.before.values, Bootstrap: s.before.bootstrap,
+		Values: s.before.values, StateValues: s.rows.StateValues, Bootstrap: s.before.bootstrap,
 		Logprobs: s.before.logprobs, ProbSquares: s.before.squares, Weights: s.before.importance,
 	}
 	s.result.AdvantagesOnly = s.before.values == nil
@@ -92,7 +92,7 @@ func (s *step) estimateSome(in *advantage.Batch, of []int) error {
 			Offsets: r.PackedOffsets(of), Mask: batch.Gather(r, of, in.Mask), Rewards: batch.Gather(r, of, in.Rewards), Tokens: batch.Gather(r, of, in.Tokens),
 			Group: batch.Pick(of, in.Group), Trajectory: batch.Pick(of, in.Trajectory), Step: batch.Pick(of, in.Step),
 			Agent: batch.Pick(of, in.Agent), Role: batch.Pick(of, in.Role), Episode: batch.Pick(of, in.Episode),
-			Values: batch.Gather(r, of, in.Values), Logprobs: batch.Gather(r, of, in.Logprobs),
+			Values: batch.Gather(r, of, in.Values), StateValues: batch.Gather(r, of, in.StateValues), Logprobs: batch.Gather(r, of, in.Logprobs),
 			ProbSquares: batch.Gather(r, of, in.ProbSquares), Weights: batch.Gather(r, of, in.Weights),
 		}
 		if in.Baselines != nil {

@@ -42,6 +42,7 @@ func dialogue(reward float64, stop schemas.StopReason, prompt int32, turns ...[3
 		add(turn[0], 1)
 		add(turn[1], 1)
 		t.Turns = append(t.Turns, schemas.Turn{Start: start, End: len(s.Tokens), Calls: []schemas.ToolCall{{Tool: "search"}}})
+		t.Values = append(t.Values, schemas.StateValue{Mean: reward / float64(1+len(t.Turns)), Samples: 1})
 		add(turn[2], 0)
 	}
 	t.Segments = []schemas.Segment{s}

@@ -17,7 +17,7 @@ func Groups() []Group {
 		}},
 		{"Batch (step_done)", []Key{
 			BatchGroups, BatchTrajectories, BatchPassedOver, BatchTokens, BatchLength, BatchTurns, BatchStopped,
-			BatchForked, BatchDiverged, BatchForkedTokens,
+			BatchForked, BatchDiverged, BatchForkedTokens, BatchValueTokens,
 		}},
 		{"Distance from the policy that sampled (step_done; of the proximal policy, as verl reports it)", offPolicyKeys()},
 		{"Sampler and trainer (step_done)", []Key{

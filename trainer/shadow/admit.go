@@ -61,7 +61,7 @@ func (c Config) assembleBatch(was *batch.Batch, groups int) (*batch.Assembler, b
 		run = used[0].Trajectory.Run // a fork has kept batches of its parent
 	}
 	a := batch.New(batch.Config{
-		Run: run, Groups: groups, MinGroup: c.MinGroup, Baseline: c.Baseline(), Eta: c.Eta,
+		Run: run, Groups: groups, MinGroup: c.MinGroup, Baseline: c.Baseline(), Values: c.StateValues(), Eta: c.Eta,
 		Choose: c.Choose, Keep: c.Keep, EpisodeAgents: c.EpisodeAgents(), Shape: c.Shape,
 	}, batch.Start{Version: was.Version})
 	for i := range was.Groups {
