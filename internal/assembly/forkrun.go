@@ -56,7 +56,8 @@ func (s *Run) Fork(name string, step int64) (_ *Forked, err error) {
 	}
 	forked, err := checkpoint.Fork(store, filepath.Join(half, "checkpoints"), name, step)
 	if errors.Is(err, checkpoint.ErrLocked) {
-		return nil, fmt.Errorf("run %s is being written to: stop its trainer first: %w", s.Config.Run.Name, err)
+		const busy = "run %s is being written to, or forked: stop its trainer first, or wait for the fork: %w"
+		return nil, fmt.Errorf(busy, s.Config.Run.Name, err)
 	}
 	if err != nil {
 		return nil, err

@@ -52,9 +52,9 @@ tensorboard --logdir reads. It is written anew each time. With --follow it goes 
 			return fmt.Errorf("make the folder of event files: %w; name another with --dir", err)
 		}
 		path := filepath.Join(to, filepath.Base(assembly.EventFile(cfg)))
-		f, err := os.Create(path)
+		f, err := records.CreateEvents(path)
 		if err != nil {
-			return fmt.Errorf("write an event file: %w; name another folder with --dir", err)
+			return fmt.Errorf("%w; or name another folder with --dir", err)
 		}
 		n, err := writeEvents(cmd.Context(), f, source, *follow)
 		if err = errors.Join(err, f.Close()); err != nil {

@@ -233,6 +233,20 @@ func TestTheEventFileIsKeptAsTheRunGoesOn(t *testing.T) {
 	require.Equal(t, []string{"eval/exact_match", "test/exact_match", "loss/kl", "reward/mean"}, tags)
 
 	require.ErrorContains(t, KeepEvents(ctx, source, filepath.Join(source, "x")), "make the folder of event files")
+
+	// Finding 8 of the ninth reader: weir records tensorboard beside a run with records.tensorboard cut the file that the run went on writing, and
+	// left a hole in it that TensorBoard reads no further than.
+	held, err := CreateEvents(path)
+	require.NoError(t, err)
+	_, err = CreateEvents(path)
+	require.ErrorContains(t, err, "another process writes "+path)
+	require.ErrorContains(t, KeepEvents(ctx, source, path), "another process writes "+path)
+	require.NoError(t, held.Close())
+	require.NoError(t, KeepEvents(ctx, source, path))
+	again, err := os.ReadFile(path)
+	require.NoError(t, err)
+	_, scalars = readBack(t, again)
+	require.Len(t, scalars, len(tags))
 	if _, err := os.Stat("/dev/full"); err != nil {
 		t.Skip("no /dev/full, so that no full disk was tried")
 	}

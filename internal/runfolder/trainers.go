@@ -11,6 +11,9 @@ import (
 // that was started beside it joins, is refused and leaves.
 type trainers []trainerThere
 
+// mostTrainers bounds the trainers that are remembered.
+const mostTrainers = 64
+
 type trainerThere struct {
 	worker string
 	heard  time.Time
@@ -30,6 +33,9 @@ func (t *trainers) noteHeard(e *schemas.Event, now standing) {
 	again := time.Duration(min(finiteOr0(e.Metrics[schemas.MetricAgain]), time.Hour.Seconds()) * float64(time.Second))
 	at := t.findTrainer(e.Worker)
 	if at < 0 {
+		if len(*t) == mostTrainers {
+			*t = slices.Delete(*t, 0, 1)
+		}
 		*t = append(*t, trainerThere{worker: e.Worker, before: now})
 		at = len(*t) - 1
 	}

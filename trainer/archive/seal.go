@@ -199,22 +199,49 @@ func encodeSeal(s seal) []byte {
 
 // lastChain returns the chain of the last seal of a store's segments; "" where there is none.
 func lastChain(dir string, numbers []int) (string, error) {
-	begin := []byte(`{"seal":`)
 	for _, n := range slices.Backward(numbers) {
-		lines, err := os.ReadFile(linesPath(dir, n))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return "", err
-		}
-		lines = lines[:bytes.LastIndexByte(lines, '\n')+1] // the rest is a line that a crash cut
-		at := bytes.LastIndex(lines, append([]byte{'\n'}, begin...)) + 1
-		line, _, _ := bytes.Cut(lines[at:], []byte{'\n'})
-		var l sealLine
-		if json.Unmarshal(line, &l) == nil && l.Seal != nil {
-			return l.Seal.Chain, nil
+		chain, err := lastChainOf(linesPath(dir, n))
+		if chain != "" || err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return chain, err
 		}
 	}
 	return "", nil
+}
+
+// tailBytes is how much of a segment's end is read for its last seal, at first; the last line of a segment that was ended in order is one.
+const tailBytes = 64 << 10
+
+// lastChainOf returns the chain of the last seal in a file of lines; "" where there is none. A line that a crash cut is passed over.
+func lastChainOf(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return "", err
+	}
+	for n := int64(tailBytes); ; n *= 4 {
+		from := max(0, info.Size()-n)
+		tail := make([]byte, info.Size()-from)
+		if _, err := f.ReadAt(tail, from); err != nil && !errors.Is(err, io.EOF) {
+			return "", err
+		}
+		whole := tail[:bytes.LastIndexByte(tail, '\n')+1]
+		if from > 0 {
+			_, whole, _ = bytes.Cut(whole, []byte{'\n'}) // of a line that begins before
+		}
+		for len(whole) > 0 {
+			at := bytes.LastIndexByte(whole[:len(whole)-1], '\n') + 1
+			var l sealLine
+			if json.Unmarshal(whole[at:], &l) == nil && l.Seal != nil {
+				return l.Seal.Chain, nil
+			}
+			whole = whole[:at]
+		}
+		if from == 0 {
+			return "", nil
+		}
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -152,6 +153,25 @@ func TestACutEndOfAnOlderSegmentIsFound(t *testing.T) {
 		}
 		require.NoError(t, os.WriteFile(path, lines, 0o644))
 	}
+}
+
+// The last seal is found behind lines that no seal covers, however many, and behind a line that a crash cut.
+func TestTheLastSealOfASegmentIsFound(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "000001.jsonl")
+	entry := []byte(`{"id":"g000001-a0-0","answer":"` + strings.Repeat("x", 900) + `"}` + "\n")
+	for _, behind := range []int{0, 1, 70, 500} {
+		lines := append(bytes.Repeat(entry, 3), encodeSeal(seal{Step: 4, End: 9, Chain: "abc"})...)
+		lines = append(append(lines, bytes.Repeat(entry, behind)...), `{"seal":{"step":5`...)
+		require.NoError(t, os.WriteFile(path, lines, 0o600))
+		chain, err := lastChain(filepath.Dir(path), []int{1, 2})
+		require.NoError(t, err)
+		require.Equal(t, "abc", chain, behind)
+	}
+	require.NoError(t, os.WriteFile(path, bytes.Repeat(entry, 200), 0o600))
+	chain, err := lastChain(filepath.Dir(path), []int{1})
+	require.NoError(t, err)
+	require.Empty(t, chain)
 }
 
 // A part that could not be written leaves nothing that the next part follows.

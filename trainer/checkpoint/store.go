@@ -94,7 +94,7 @@ type mark struct {
 func streamMark(s *State) mark { return mark{s.Stream, s.Created, s.Losses, s.Ledger.Low} }
 
 // ErrLocked is returned by Open when another trainer holds the folder.
-var ErrLocked = errors.New("the checkpoint folder is in use by another trainer")
+var ErrLocked = errors.New("the checkpoint folder is in use by another trainer, or by weir fork")
 
 // Open takes the folder, making it if need be. Files that an earlier process left half-written are removed.
 func Open(cfg Config) (*Store, error) {
