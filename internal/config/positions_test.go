@@ -53,7 +53,7 @@ func TestAModelFolderSetsDefaults(t *testing.T) {
 		rate   float64
 		told   string
 	}{
-		"no folder":  {nil, 192, 3e-4, ""},
+		"no folder":  {nil, 192, 2e-4, ""},
 		"small":      {map[string]string{"model.folder": small}, 1024, 1e-6, "by the model of " + small + ": trainer.limits.max_tokens 1024, trainer.optimizer.learning_rate 1e-06"},
 		"large":      {map[string]string{"model.folder": large}, 4096, 1e-6, "by the model of " + large + ": trainer.limits.max_tokens 4096, trainer.optimizer.learning_rate 1e-06"},
 		"adapters":   {map[string]string{"model.folder": large, "model.lora.rank": "8"}, 4096, 1e-4, "by the model of " + large + ": trainer.limits.max_tokens 4096, trainer.optimizer.learning_rate 0.0001"},

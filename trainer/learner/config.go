@@ -45,17 +45,17 @@ type Config struct {
 // Optimizer is AdamW and its schedule.
 type Optimizer struct {
 	// LearningRate is the peak rate. With model.folder the default is 1e-6, of adapters (model.lora) 1e-4.
-	LearningRate float64 `koanf:"learning_rate" default:"0.0003" above:"0"`
+	LearningRate float64 `koanf:"learning_rate" default:"0.0002" above:"0"`
 	// Schedule is constant, linear or cosine.
 	Schedule string `koanf:"schedule" default:"constant" oneof:"constant linear cosine"`
 	// WarmupSteps rise linearly to the peak.
 	WarmupSteps int64 `koanf:"warmup_steps" min:"0"`
 	// FinalRatio is the share of the peak that linear and cosine end with.
 	FinalRatio float64 `koanf:"final_ratio" default:"0.1" min:"0" max:"1"`
-	// Beta1, Beta2 and Epsilon are Adam's. Beta2 remembers long: late in a run few groups have a gradient, and with 0.95 the size of an update
-	// follows these few, which made learnt scores fall.
+	// Beta1, Beta2 and Epsilon are Adam's. A small beta2 lets an update follow the few groups that have a gradient late in a run; a large
+	// beta2 lets it grow to (1-beta1)/sqrt(1-beta2) times the rate where gradients grow at once, which is 1 at the defaults.
 	Beta1   float64 `koanf:"beta1" default:"0.9" min:"0" below:"1"`
-	Beta2   float64 `koanf:"beta2" default:"0.999" min:"0" below:"1"`
+	Beta2   float64 `koanf:"beta2" default:"0.99" min:"0" below:"1"`
 	Epsilon float64 `koanf:"epsilon" default:"1e-08" above:"0"`
 	// WeightDecay is decoupled and applies to matrices.
 	WeightDecay float64 `koanf:"weight_decay" min:"0"`
