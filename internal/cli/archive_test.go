@@ -290,6 +290,8 @@ func TestMessagesInABucketAreReadByEveryCommand(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, used.ID, read.ID)
 
+	t.Run("a run trains on the bucket alone", func(t *testing.T) { trainOnBucket(t, dir, checkpoints, server.URL) })
+
 	server.Close()
 	for _, command := range [][]string{{"trajectory", used.ID}, {"audit", "--verify"}} {
 		_, err := runWeir(t, "", append(command, "--run.dir", dir)...)
