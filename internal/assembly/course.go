@@ -132,6 +132,9 @@ func (c *Course) Names() string {
 
 // FindTask returns the task with a name; "" is the only task of a run.
 func (c *Course) FindTask(name string) (*Task, error) {
+	if c.recording != nil {
+		return nil, errRecorded
+	}
 	if name == "" && len(c.Tasks) == 1 {
 		return c.Tasks[0], nil
 	}

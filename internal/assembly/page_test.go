@@ -12,6 +12,7 @@ import (
 	"github.com/weir-rl/weir/internal/config"
 	"github.com/weir-rl/weir/internal/runfolder"
 	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/trainer/archive/messages"
 )
 
 // Finding 3 of the ninth reader: a page of a broker's run that was opened before the run's folder was there said "no step is done yet" for
@@ -37,4 +38,22 @@ func TestAPageThatIsOpenedBeforeItsRunBeginsShowsIt(t *testing.T) {
 	newest := page.Metrics.Newest(schemas.EventStepDone, 1)
 	require.Len(t, newest, 1)
 	require.EqualValues(t, 7, newest[0].Step)
+}
+
+// A page that reads the folder of a run, whose configuration leaves the places of its files to the run's folder, looked for the messages of
+// the run's archive below the folder in which it was started.
+func TestAPageFindsTheMessagesBelowTheFolderOfTheRun(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "moved")
+	require.NoError(t, os.Mkdir(dir, 0o755))
+	text := "run: {name: moved, dir: elsewhere}\ntrainer: {archive: {messages: {bytes: 100000000}}}\n"
+	require.NoError(t, os.WriteFile(filepath.Join(dir, ConfigFile), []byte(text), 0o600))
+	doors := builtin.Doors()
+	cfg, _, err := Resolve(doors, config.Sources{})
+	require.NoError(t, err)
+	s := &Run{Options: Options{Parts: doors, Environ: []string{}, Log: slog.New(slog.DiscardHandler)}, Config: cfg}
+	checkpoints := filepath.Join(dir, runfolder.CheckpointsFolder)
+	found := s.Viewer().runFolder(dir)
+	require.Equal(t, checkpoints, found.Checkpoints)
+	require.Equal(t, messages.Folder{Dir: filepath.Join(checkpoints, "archive", "messages")}, found.Messages)
 }

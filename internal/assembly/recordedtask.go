@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 
 	"github.com/weir-rl/weir/internal/config"
 	"github.com/weir-rl/weir/internal/recorded"
@@ -16,12 +17,13 @@ import (
 )
 
 // errRecorded is returned where a run that trains from the log alone is asked for an episode.
-var errRecorded = errors.New("the run trains from the log of another run, and has no agent, tools or rewards of its own")
+var errRecorded = errors.New("the run trains from the log of another run, and has no questions, agent, tools or rewards of its own: " +
+	"name that run, with the model of this run in --checkpoint")
 
 // openRecorded opens the archive of another run as a task, and refuses trajectories on which this run could not train.
 func (o *opener) openRecorded(name string, own *recorded.Config, shared tasks.Tokenizer) (_ *tasks.Setup, err error) {
-	if o.noAgents {
-		return nil, fmt.Errorf("%w: name run %s", errRecorded, own.Run)
+	if o.noAgents || shared == nil {
+		return nil, errRecorded
 	}
 	store, theirs, err := o.recordedMessages(own)
 	if err != nil {
@@ -63,6 +65,18 @@ func (c *Course) RecordedNotes(cfg *config.Config) []string {
 			own.Passes))
 	}
 	return lines
+}
+
+// RecordedRun is the run whose log a run trains on, and the folder of runs where that is looked for; "" for a run with episodes.
+func (c *Course) RecordedRun(cfg *config.Config) (name, dir string) {
+	if c.recording == nil {
+		return "", ""
+	}
+	own, _ := cfg.Tasks[c.Tasks[0].Name].Own.(*recorded.Config)
+	if own.Dir == "" || strings.Contains(own.Dir, "://") {
+		return own.Run, cfg.Run.Dir
+	}
+	return own.Run, own.Dir
 }
 
 // usedUpNote says that a run has trained on all there is.

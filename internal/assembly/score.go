@@ -44,6 +44,9 @@ func (p *Sampler) Score(ctx context.Context, cfg *config.Config, c *Course, q Qu
 func (p *Sampler) scoreTask(ctx context.Context, cfg *config.Config, c *Course, t *Task, q Question, n int) (*producers.EvalReport, error) {
 	env, limits := c.scoredEnvironment(t, p, q)
 	sample := t.Data.Sample(q.Split, n, ScoreSeed)
+	if t.Recording != nil {
+		return nil, fmt.Errorf("%w: %w", errNoQuestion, errRecorded)
+	}
 	if len(sample) == 0 {
 		return nil, fmt.Errorf("%w in the %s split", errNoQuestion, q.Split)
 	}

@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-rl/weir/internal/fulltest"
 	"github.com/weir-rl/weir/internal/runfolder"
 	"github.com/weir-rl/weir/trainer/batch"
 	"github.com/weir-rl/weir/trainer/checkpoint"
@@ -169,5 +171,52 @@ view: {listen: ""}
 		require.NoError(t, err)
 		require.Len(t, records, 3, "both steps of run demo")
 		require.Contains(t, weir(t, "audit", name, "--run.dir", dir), "audit: twice=0")
+	}
+}
+
+// A policy learns from the log alone: greedily and sampled it scores far above the cold start that it begins with.
+func TestAPolicyLearnsFromTheLogAlone(t *testing.T) {
+	t.Parallel()
+	fulltest.Need(t, "it trains a task until it is learnt, and again from the log")
+	dir := t.TempDir()
+	live, log := filepath.Join(dir, "live.yaml"), filepath.Join(dir, "log.yaml")
+	settings := "batch_groups: 16, minibatches: 2, eta: 0, deterministic: true, optimizer: {learning_rate: 0.0003}"
+	require.NoError(t, os.WriteFile(live, []byte(`
+broker: {listen: "127.0.0.1:0"}
+run: {dir: `+dir+`, name: live}
+trainer: {steps: 12, `+settings+`, archive: {messages: {bytes: 1073741824}}}
+tasks: {countries: {}}
+eval: {every: 0, test_questions: 1}
+view: {listen: ""}
+`), 0o600))
+	start := filepath.Join(dir, "live", runfolder.CheckpointsFolder, "step_000000")
+	require.NoError(t, os.WriteFile(log, []byte(`
+broker: {listen: "127.0.0.1:0"}
+run: {dir: `+dir+`, name: log}
+model: {folder: `+start+`}
+trainer: {steps: 50, `+settings+`}
+tasks: {archive: {run: live}}
+view: {listen: ""}
+`), 0o600))
+	weir(t, "up", "--config", live)
+	weir(t, "up", "--config", log)
+	steps, err := checkpoint.Steps(filepath.Join(dir, "log", runfolder.CheckpointsFolder))
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, steps[0], int64(10))
+	learnt := checkpoint.StepDir(filepath.Join(dir, "log", runfolder.CheckpointsFolder), steps[0])
+	// Synchronous, under the same settings, it comes to the weights of the run that it has the log of.
+	require.Equal(t, read(t, dir, "live", runfolder.CheckpointsFolder, "step_000012", "model.safetensors"), read(t, learnt, "model.safetensors"))
+	for _, temperature := range []string{"0", "1"} {
+		score := func(folder string) float64 {
+			out := weir(t, "eval", "--config", live, "--checkpoint", folder, "--questions", "160", "--temperature", temperature, "-o", "json")
+			var r struct {
+				ExactMatch float64 `json:"exact_match"`
+			}
+			require.NoError(t, json.Unmarshal([]byte(out), &r), out)
+			return r.ExactMatch
+		}
+		before, after := score(start), score(learnt)
+		t.Logf("temperature %s: %.3f before, %.3f after", temperature, before, after)
+		require.Greater(t, after, before+0.3)
 	}
 }

@@ -27,8 +27,15 @@ func (a *app) printFinalReport(s *assembly.Run, c *assembly.Course, r *assembly.
 	}
 	run := a.runFlags(s)
 	fmt.Fprintf(a.out, "\n%s\n\n", report.Chart(64, 10, showsColour(a.out, a.environ), r.Curves...))
-	fmt.Fprintf(a.out, "time         %s\ncheckpoint   %s\ncurve        %s\nmetrics      %s\nask it       weir chat%s\nread it      weir audit%s --step %d --text\nsave it      weir model export%s my-model\n",
-		r.Took.Round(time.Second), checkpoint.StepDir(s.Config.Trainer.Checkpoint.Dir, r.Version), r.Picture, r.Written, run, run, r.Version, a.exportArguments(s))
+	last := checkpoint.StepDir(s.Config.Trainer.Checkpoint.Dir, r.Version)
+	ask := "ask it       weir chat" + run
+	if name, dir := c.RecordedRun(s.Config); name != "" { // which has the questions
+		ask = "score it     weir eval" + a.runFlagsOf(name, dir) + " --checkpoint " + last
+	}
+	fmt.Fprintf(a.out, "time         %s\ncheckpoint   %s\ncurve        %s\nmetrics      %s\n%s\n",
+		r.Took.Round(time.Second), last, r.Picture, r.Written, ask)
+	fmt.Fprintf(a.out, "read it      weir audit%s --step %d --text\nsave it      weir model export%s my-model\n",
+		run, r.Version, a.exportArguments(s))
 }
 
 // exportArguments are the arguments of weir model export that name this run.
@@ -41,13 +48,16 @@ func (a *app) exportArguments(s *assembly.Run) string {
 }
 
 // runFlags are the flags that make a command speak of this run.
-func (a *app) runFlags(s *assembly.Run) (flags string) {
+func (a *app) runFlags(s *assembly.Run) string { return a.runFlagsOf(s.Config.Run.Name, s.Config.Run.Dir) }
+
+// runFlagsOf are the flags that make a command speak of a run by its name, in a folder of runs.
+func (a *app) runFlagsOf(name, dir string) (flags string) {
 	byDefault := a.keys().known
-	if s.Config.Run.Name != byDefault.Run.Name {
-		flags += " --run.name " + s.Config.Run.Name
+	if name != byDefault.Run.Name {
+		flags += " --run.name " + name
 	}
-	if s.Config.Run.Dir != byDefault.Run.Dir {
-		flags += " --run.dir " + s.Config.Run.Dir
+	if dir != byDefault.Run.Dir {
+		flags += " --run.dir " + dir
 	}
 	return flags
 }

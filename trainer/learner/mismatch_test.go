@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/trainer/batch"
 	"github.com/weir-rl/weir/trainer/metrics"
 )
 
@@ -151,4 +153,19 @@ func TestAStepReportsTheMismatch(t *testing.T) {
 	empty := map[string]float64{}
 	(&mismatchStats{}).writeMetrics(empty)
 	require.Empty(t, empty)
+}
+
+// Nothing is compared where another run's policy sampled: its tokens have the versions of their tickets.
+func TestTokensOfAnotherRunAreNotCompared(t *testing.T) {
+	t.Parallel()
+	own := batch.Member{Trajectory: &schemas.Trajectory{}}
+	recorded := batch.Member{Trajectory: &schemas.Trajectory{Recorded: &schemas.Recorded{Run: "r", ID: "g"}}}
+	for _, members := range [][]batch.Member{{own, own}, {own, recorded}} {
+		elsewhere := members[1].Trajectory.Recorded != nil
+		m := mismatchStats{elsewhere: sampledElsewhere(&batch.Batch{Groups: []batch.Taken{{Members: members}}})}
+		m.addTokens([]float64{-1}, []float64{-4}, []uint8{1}, []int32{7}, 7)
+		v := map[string]float64{}
+		m.writeMetrics(v)
+		require.Equal(t, elsewhere, len(v) == 0)
+	}
 }
