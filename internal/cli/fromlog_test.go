@@ -145,8 +145,9 @@ func killAtLine(ended chan error, kill func(), checkpoints string, lines, after 
 		}
 		if after--; after < 0 {
 			kill()
-			<-ended
-			return true
+			err := <-ended
+			ended <- err
+			return err != nil // else it came to its end just before
 		}
 	}
 }

@@ -48,7 +48,9 @@ func (a *app) exportArguments(s *assembly.Run) string {
 }
 
 // runFlags are the flags that make a command speak of this run.
-func (a *app) runFlags(s *assembly.Run) string { return a.runFlagsOf(s.Config.Run.Name, s.Config.Run.Dir) }
+func (a *app) runFlags(s *assembly.Run) string {
+	return a.runFlagsOf(s.Config.Run.Name, s.Config.Run.Dir)
+}
 
 // runFlagsOf are the flags that make a command speak of a run by its name, in a folder of runs.
 func (a *app) runFlagsOf(name, dir string) (flags string) {
