@@ -105,6 +105,6 @@ func (l *lab) rootCommand() *cobra.Command {
 
 func (l *lab) benchCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "bench", Short: "Measure this machine and its broker, as ratios within one run"}
-	cmd.AddCommand(l.streamCommand(), l.weightsCommand(), l.checkpointsCommand(), l.algorithmsCommand())
+	cmd.AddCommand(l.streamCommand(), l.weightsCommand(), l.checkpointsCommand(), l.shadowsCommand(), l.algorithmsCommand())
 	return cmd
 }
