@@ -27,8 +27,8 @@ import (
 	"github.com/weir-rl/weir/trainer/metrics"
 )
 
-// shadowsBench measures what shadows cost the run that they follow: they are stopped and continued in turn, and neighbouring windows of the
-// same run are compared.
+// shadowsBench measures what shadows cost the run that they follow: they are stopped and continued in turn, and neighbouring windows
+// of the same run are compared.
 type shadowsBench struct {
 	bench
 	file, home, folder string
@@ -52,8 +52,8 @@ type shadowsArm struct {
 	Mean   float64 `json:"step_ratio_mean"`
 	Error  float64 `json:"step_ratio_standard_error"`
 	Median float64 `json:"step_ratio_median"`
-	// Processor is the run's processor time for each step with the shadows at work over that with the shadows stopped. Other programs change it
-	// less than the clock's.
+	// Processor is the run's processor time for each step with the shadows at work over that with the shadows stopped. Other programs
+	// change it less than the clock's.
 	Processor float64 `json:"processor_ratio"`
 	// Taken is the processors that the shadows used while they were at work, Busy the processors that the whole machine used.
 	Taken float64 `json:"shadow_processors"`
@@ -181,7 +181,8 @@ func (b *shadowsBench) measureRun(ctx context.Context, a *shadowsArm) (err error
 	}
 	for i := range a.Shadows {
 		name := fmt.Sprintf("s%d", i)
-		m, err := b.begin(ctx, "trainer", "--shadow", name, "--run.name", filepath.Base(b.folder), "--run.dir", b.home, "--trainer.loss.name", "cispo")
+		m, err := b.begin(ctx, "trainer", "--shadow", name, "--run.name", filepath.Base(b.folder), "--run.dir", b.home,
+			"--trainer.loss.name", "cispo")
 		if err != nil {
 			return err
 		}
@@ -266,7 +267,8 @@ func (a *shadowsArm) sumUp(ratios []float64) {
 	a.Median = harness.SpreadOf(ratios).Median
 }
 
-// readWindow counts the steps that ended within a window, and returns the mean time in seconds of those that began within it too; 0 for none.
+// readWindow counts the steps that ended within a window, and returns the mean time in seconds of the steps that began within it too; 0
+// for none.
 func (b *shadowsBench) readWindow(began, ended time.Time) (steps int, mean float64, err error) {
 	records, err := report.ReadMetrics(filepath.Join(b.folder, "metrics.jsonl"))
 	if err != nil {
@@ -322,7 +324,9 @@ func (b *shadowsBench) readBehind() (behind float64, err error) {
 func (r *shadowsReport) Print(out io.Writer) {
 	text, _ := os.ReadFile("/proc/loadavg") // a system without it prints none
 	fmt.Fprintf(out, "windows of %s; a ratio is with the shadows at work over without; load %s\n", r.Window, strings.TrimSpace(string(text)))
-	w := harness.NewTable(out, "shadows", "pairs", "step, mean", "step, median", "run's processor time a step", "shadows take", "machine uses", "behind")
+	w := harness.NewTable(
+		out, "shadows", "pairs", "step, mean", "step, median", "run's processor time a step", "shadows take", "machine uses", "behind",
+	)
 	for _, a := range r.Arms {
 		w.AppendRow(table.Row{
 			a.Shadows, a.Pairs, fmt.Sprintf("%.3f ± %.3f", a.Mean, a.Error), fmt.Sprintf("%.3f", a.Median), fmt.Sprintf("%.3f", a.Processor),
