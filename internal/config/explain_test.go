@@ -63,7 +63,7 @@ func TestChoicesAreWhatAKeyTakes(t *testing.T) {
 	for key, want := range map[string][]string{
 		"trainer.loss.options.old": {"proximal", "behaviour"}, "inference.swap": {"keep", "recompute", "drain"},
 		"agents.search.invalid": {"end", "feedback"}, "tasks.library.reward.normalizer": {"alphanumeric", "squad", "words"},
-		"streams.replicas": {"1", "3", "5"}, "trainer.deterministic": {"true", "false"}, "tasks.library.type": {"api", "atlas", "corpus", "countries", "dataset", "http", "jsonl", "ledger", "library", "selfplay"},
+		"streams.replicas": {"1", "3", "5"}, "trainer.deterministic": {"true", "false"}, "tasks.library.type": {"api", "archive", "atlas", "corpus", "countries", "dataset", "http", "jsonl", "ledger", "library", "selfplay"},
 	} {
 		e, err := reference().Explain(key)
 		require.NoError(t, err)
