@@ -185,7 +185,7 @@ func (x *Steps) Find(id string) []Listed {
 	cursor, attempt, sample, ok := batch.ParseTicketID(id)
 	for i := range x.rows {
 		r := &x.rows[i]
-		if ok && (r.cursor != cursor || r.attempt != int32(attempt) || r.sample != int32(sample)) || !ok && x.ticketID(r) != id {
+		if ok && (r.odd != 0 || r.cursor != cursor || r.attempt != int32(attempt) || r.sample != int32(sample)) || !ok && x.ticketID(r) != id {
 			continue
 		}
 		out = append(out, x.listRow(r))

@@ -75,3 +75,21 @@ func TestOfATicketThatWasServedTwiceTheTrajectoryThatAStepUsedIsShown(t *testing
 	require.EqualValues(t, 1, groups.Rows[0].Step)
 	require.Equal(t, "trained/first", fmt.Sprintf("%s/%s", groups.Rows[0].Members[0].Fate, groups.Rows[0].Members[0].Answer))
 }
+
+// A refused message whose id is no ticket's is a row of its own, and was shown as the first ticket's, whose trajectory then counted as not kept.
+func TestAMessageWithoutATicketsIdIsNoRowOfATicket(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	writeLines(t, filepath.Join(dir, CheckpointsFolder, checkpoint.RecordFile), checkpoint.Record{Step: 1, Rejected: []checkpoint.RecordRejection{
+		{ID: batch.TicketID(0, 0, 0), Sequence: 1, Reason: schemas.ReasonZeroVariance}, {ID: "somebody's", Sequence: 99, Reason: schemas.ReasonMalformed},
+	}})
+	f := Open(Run{Name: "r", Dir: dir})
+	defer f.Close()
+	require.NoError(t, f.Refresh())
+	entries := f.Steps.Find(batch.TicketID(0, 0, 0))
+	require.Len(t, entries, 1)
+	require.EqualValues(t, 1, DecidingSequence(entries))
+	odd := f.Steps.Find("somebody's")
+	require.Len(t, odd, 1)
+	require.EqualValues(t, 99, odd[0].Sequence)
+}
