@@ -2,6 +2,7 @@ package command
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -153,11 +154,11 @@ func (b *checkpointsBench) measureRun(ctx context.Context, a *checkpointsArm, na
 	if err == nil || ctx.Err() != nil {
 		return errors.Join(errors.New("the run ended before its last step was killed"), err)
 	}
-	before, err := readStages(clock)
-	if err == nil {
-		err = a.addSteps(&cfg, before)
+	before, readErr := readStages(clock)
+	if readErr != nil { // it did not come to its first step
+		return errors.Join(err, readErr)
 	}
-	if err != nil {
+	if err := a.addSteps(&cfg, before); err != nil {
 		return err
 	}
 	if err := os.Remove(clock); err != nil {
@@ -177,7 +178,10 @@ func (b *checkpointsBench) measureRun(ctx context.Context, a *checkpointsArm, na
 	return os.RemoveAll(cfg.Folder())
 }
 
-// runTimed runs weir up, whose trainer writes down when it is done with each part of a step.
+// mostSaid bounds what an error has of what weir up said, in bytes.
+const mostSaid = 1000
+
+// runTimed runs weir up, whose trainer writes down when it is done with each part of a step. The error has what weir up said at its end.
 func (b *checkpointsBench) runTimed(ctx context.Context, file, clock string, environ ...string) error {
 	program, err := selfProgram()
 	if err != nil {
@@ -185,8 +189,11 @@ func (b *checkpointsBench) runTimed(ctx context.Context, file, clock string, env
 	}
 	cmd := exec.CommandContext(ctx, program[0], append(program[1:], "up", "--plain", "--config", file)...)
 	cmd.Env = append(append(withoutKeys(b.environ), stageClockEnv+"="+clock), environ...)
+	var said bytes.Buffer
+	cmd.Stderr = &said
 	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("weir up: %w", errors.Join(err, context.Cause(ctx)))
+		text := bytes.TrimSpace(said.Bytes())
+		return fmt.Errorf("weir up: %w: %s", errors.Join(err, context.Cause(ctx)), text[max(0, len(text)-mostSaid):])
 	}
 	return nil
 }
