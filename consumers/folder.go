@@ -15,6 +15,7 @@ import (
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/gpu/hf"
 	"github.com/weir-rl/weir/gpu/safetensors"
+	"github.com/weir-rl/weir/internal/filelock"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
 )
@@ -62,7 +63,7 @@ func OpenFolder(dir string, beside func(dir string, c gpu.Config, dtype gpu.DTyp
 	if err := os.MkdirAll(f.dir, 0o755); err != nil {
 		return nil, fmt.Errorf("folder of weights: %w", err)
 	}
-	if f.unlock, err = lockFile(filepath.Join(f.dir, ".lock")); err != nil {
+	if f.unlock, err = filelock.Hold(filepath.Join(f.dir, ".lock"), ErrTaken); err != nil {
 		return nil, fmt.Errorf("folder of weights %s: %w; name another by inference.server.dir", f.dir, err)
 	}
 	if err := f.sweepFolder(); err != nil {

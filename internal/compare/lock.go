@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/weir-rl/weir/internal/filelock"
 )
 
 // lockName is the file in a comparison's folder that the process which trains its runs holds.
@@ -18,7 +20,7 @@ func (p *Plan) lockFolder() (unlock func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("take the folder of the runs: %w", err)
 	}
-	if !lockFile(f) {
+	if !filelock.HoldOpen(f) {
 		_ = f.Close() // nothing was written
 		const taken = "%s: another weir compare trains the runs there: wait for it, or name another --dir; --report reports them so far"
 		return nil, fmt.Errorf(taken, p.Dir)

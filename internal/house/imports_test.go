@@ -34,7 +34,7 @@ trainer/learner: schemas gpu trainer/advantage trainer/batch trainer/loss traine
 trainer/advantage: schemas trainer/advantage trainer/stats
 trainer/loss: schemas trainer/loss trainer/stats
 trainer/archive/archiver: streams trainer/archive/messages
-trainer/archive/messages: schemas internal/check
+trainer/archive/messages: schemas internal/check internal/filelock
 trainer/archive/messages/bucket: trainer/archive/messages
 trainer/archive/messages/storetest: schemas trainer/archive/messages
 trainer/metrics:
@@ -50,13 +50,14 @@ gpu: schemas gpu internal/child
 internal: schemas internal
 internal/check:
 internal/child:
+internal/filelock:
 internal/compare: schemas trainer/metrics internal
 internal/turns:
 internal/openai: gpu/hf/chat
 internal/fakeserver: schemas gpu internal
 internal/scale:
 internal/tracing: schemas internal/telemetry
-internal/records: internal/report
+internal/records: internal/report internal/filelock
 internal/export: schemas trainer internal
 internal/rescore: producers internal
 internal/recorded: schemas producers trainer internal

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/weir-rl/weir/internal/filelock"
 	"github.com/weir-rl/weir/internal/report"
 )
 
@@ -18,7 +19,7 @@ func CreateEvents(path string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("write an event file: %w", err)
 	}
-	if !lockEvents(f) {
+	if !filelock.HoldOpen(f) {
 		_ = f.Close() // nothing was written
 		const taken = "write an event file: another process writes %s, such as the run itself by records.tensorboard: read that file"
 		return nil, fmt.Errorf(taken, path)

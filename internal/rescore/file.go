@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weir-rl/weir/internal/filelock"
 	"github.com/weir-rl/weir/internal/runfolder"
 )
 
@@ -74,7 +75,7 @@ func openFile(path string, head header) (_ *file, err error) {
 			err = errors.Join(err, f.Close())
 		}
 	}()
-	if !lockRows(f) {
+	if !filelock.HoldOpen(f) {
 		return nil, fmt.Errorf("%s is being written to by another weir rescore: wait for it, or name another file with --out", path)
 	}
 	whole, begun := int64(0), false

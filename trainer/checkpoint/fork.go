@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"github.com/weir-rl/weir/internal/filelock"
 )
 
 // NoCheckpointError is returned by Fork for a step that a store has no checkpoint of.
@@ -34,7 +36,7 @@ type ForkedStore struct {
 // written again are linked. The line of the step names the parent. A trainer that uses from is an error that wraps [ErrLocked]. Nothing is
 // hashed: a start of the fork verifies the checkpoint.
 func Fork(from, to, run string, step int64) (_ *ForkedStore, err error) {
-	unlock, err := lockFolder(filepath.Join(from, lockFile))
+	unlock, err := filelock.Hold(filepath.Join(from, lockFile), ErrLocked)
 	if err != nil {
 		return nil, fmt.Errorf("fork %s: %w", from, err)
 	}

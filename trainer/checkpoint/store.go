@@ -15,6 +15,7 @@ import (
 
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/internal/check"
+	"github.com/weir-rl/weir/internal/filelock"
 )
 
 // Network is a model with its optimizer, which writes its own files; a gpu.Engine is a Network.
@@ -101,7 +102,7 @@ func Open(cfg Config) (*Store, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o755); err != nil {
 		return nil, fmt.Errorf("open checkpoints: %w", err)
 	}
-	unlock, err := lockFolder(filepath.Join(cfg.Dir, lockFile))
+	unlock, err := filelock.Hold(filepath.Join(cfg.Dir, lockFile), ErrLocked)
 	if err != nil {
 		return nil, fmt.Errorf("open checkpoints %s: %w", cfg.Dir, err)
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/weir-rl/weir/internal/filelock"
 )
 
 // ErrLocked is returned, wrapped, where another process on this machine writes to the folder.
@@ -19,7 +21,7 @@ func (f Folder) Lock() (unlock func() error, err error) {
 	if err := os.MkdirAll(f.Dir, 0o755); err != nil {
 		return nil, err
 	}
-	unlock, err = lockFile(filepath.Join(f.Dir, lockName))
+	unlock, err = filelock.Hold(filepath.Join(f.Dir, lockName), ErrLocked)
 	if err != nil {
 		return nil, fmt.Errorf("lock %s: %w", f.Dir, err)
 	}
