@@ -31,7 +31,7 @@ type compareFlags struct {
 
 func newCompareCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "compare FILE...", Short: "Train settings from several seeds and report how they differ", Args: cobra.MinimumNArgs(1),
+		Use: "compare FILE|FOLDER...", Short: "Train settings from several seeds and report how they differ", Args: cobra.MinimumNArgs(1),
 		Long: `Compare trains each arm of a file, settings over a shared base, from each of its seeds, and prints steps to a score, the area
 under the held-out curve, final scores greedy and sampled, and probabilities of improvement, with bootstrap intervals
 over the seeds, and whether each claim of the file is held, not held or undecided. docs/compare.md describes the file.
@@ -41,8 +41,9 @@ after an interruption: a finished run is not run again. A run that fails has its
 go on; the exit status is 1 then. The report is kept there too, as report.json, report.md and curves.svg.
 
 Several files are compared one after another, each in a folder of its own name; the claims of all are printed last, and
-kept beside these folders as claims.md.`,
-		Example: "  weir compare examples/papers/agent-r1-masks/compare.yaml\n  weir compare examples/papers/*/compare.yaml\n" +
+kept beside these folders as claims.md, from the first file on. A folder in the place of a file stands for its
+compare.yaml, or for the compare.yaml of each folder in it.`,
+		Example: "  weir compare examples/papers/agent-r1-masks/compare.yaml\n  weir compare examples/papers\n" +
 			"  weir compare compare.yaml --seeds tuning --parallel 1\n  weir compare compare.yaml --report -o json",
 	}
 	flags := cmd.Flags()
@@ -64,27 +65,35 @@ func (a *app) runComparisons(ctx context.Context, paths []string, f compareFlags
 	if err := f.checkFlags(); err != nil {
 		return err
 	}
-	plans, err := a.planComparisons(paths, f)
+	files, several, err := compare.FindFiles(paths)
+	if err != nil {
+		return err
+	}
+	plans, err := a.planComparisons(files, several, f)
 	if err != nil {
 		return err
 	}
 	var reports []*compare.Report
 	failed := false
-	for _, plan := range plans {
+	for i, plan := range plans {
+		if several {
+			fmt.Fprintf(a.err, "comparison %s (%d of %d)\n", plan.File.Name, i+1, len(plans))
+		}
 		report, outcomes, err := a.runComparison(ctx, plan, f)
 		if err != nil {
 			return err
 		}
 		reports = append(reports, report)
 		failed = failed || slices.ContainsFunc(outcomes, func(o compare.Outcome) bool { return o.State == compare.StateFailed })
-	}
-	if len(plans) > 1 {
-		if !f.format.isJSON() {
-			fmt.Fprint(a.out, "\n"+compare.SummarizeClaims(reports))
+		if !several {
+			continue
 		}
-		if err := compare.WriteClaims(filepath.Dir(plans[0].Dir), reports); err != nil {
+		if err := compare.WriteClaims(filepath.Dir(plan.Dir), reports); err != nil {
 			return err
 		}
+	}
+	if several && !f.format.isJSON() {
+		fmt.Fprint(a.out, "\n"+compare.SummarizeClaims(reports))
 	}
 	if failed {
 		return &statusError{exitRuntime, errSaid}
@@ -138,11 +147,11 @@ func (f *compareFlags) checkFlags() error {
 }
 
 // planComparisons plans the runs of each file. Of several files each has the folder of its name in --dir. The error has the faults of all.
-func (a *app) planComparisons(paths []string, f compareFlags) (plans []*compare.Plan, err error) {
+func (a *app) planComparisons(paths []string, several bool, f compareFlags) (plans []*compare.Plan, err error) {
 	var faults []error
 	folders := map[string]string{}
 	for _, path := range paths {
-		plan, err := a.planComparison(path, len(paths) > 1, f)
+		plan, err := a.planComparison(path, several, f)
 		if err != nil {
 			faults = append(faults, err)
 			continue

@@ -94,6 +94,10 @@ func TestCompareTakesSeveralFiles(t *testing.T) {
 	require.Contains(t, string(read(t, runs, "claims.md")), table)
 	require.FileExists(t, filepath.Join(runs, "small", "report.md"))
 	require.FileExists(t, filepath.Join(runs, "other", "report.md"))
+
+	empty := filepath.Join(dir, "empty")
+	require.NoError(t, os.MkdirAll(empty, 0o755))
+	require.Contains(t, failCompare(t, exitConfig, empty), empty+": neither this folder nor a folder in it has a compare.yaml")
 	require.Contains(t, failCompare(t, exitConfig, first, first, "--dir", runs), "are both named small")
 	wrong := write("c.yaml", strings.ReplaceAll(text, "eta: 0", "eta: -3"))
 	complaint := failCompare(t, exitConfig, wrong, "nothing.yaml", "--dir", runs)

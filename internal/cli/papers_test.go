@@ -86,6 +86,20 @@ func checkSummary(t *testing.T, want string) {
 	require.Equal(t, want, rest[:i+len(end)], "%s: WEIR_UPDATE=papers go test ./internal/cli -run TestPagesOfPapers", path)
 }
 
+// Each file's arms have settings that load and check, in every run of go test: the folder is planned by the command that trains it.
+func TestFilesOfPapersAreValid(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob(filepath.Join(papersFolder, "*", "compare.yaml"))
+	require.NoError(t, err)
+	dir := t.TempDir()
+	out := weir(t, "compare", papersFolder, "--report", "--seeds", "all", "--dir", dir)
+	for _, path := range files {
+		name := filepath.Base(filepath.Dir(path))
+		require.FileExists(t, filepath.Join(dir, name, "report.md"))
+		require.Contains(t, out, fmt.Sprintf("[%s](%s)", name, name))
+	}
+}
+
 // Every arm of each comparison trains and is tested, with a policy that is too small to learn. Without WEIR_TEST=full two arms of the first
 // file alone.
 func TestArmsOfPapersTrain(t *testing.T) {
