@@ -17,7 +17,7 @@ import (
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
-	"github.com/weir-rl/weir/streams/generate"
+	"github.com/weir-rl/weir/streams/generate/generatetest"
 )
 
 // ledger is the journals of a run in memory, with the conditions of the broker. It is the naive model of what streams.Journal does.
@@ -109,45 +109,17 @@ func (p *pages) write(r *schemas.JournalRecord, all bool) error {
 	return nil
 }
 
-// seeded is a policy whose tokens follow from the seed, the position and the token before, as those of an engine do. Each takes a while.
-type seeded struct {
-	pace    time.Duration
-	mu      sync.Mutex
-	sampled int
-}
-
 const stopToken = 5
 
-func (p *seeded) Generate(ctx context.Context, r *schemas.GenerateRequest) (*generate.Result, error) {
-	return p.GenerateProgress(ctx, r, nil)
+// newSeeded makes a policy whose tokens follow from the seed and the context, each after a while.
+func newSeeded(pace time.Duration) *generatetest.Engine {
+	return &generatetest.Engine{First: stopToken, Kinds: 20, Pace: pace, Version: 3}
 }
 
-func (p *seeded) GenerateProgress(ctx context.Context, r *schemas.GenerateRequest, progress func(*generate.Result)) (*generate.Result, error) {
-	g := &generate.Result{Engine: "seeded"}
-	context := slices.Clone([]int32(r.Tokens))
-	for len(g.Tokens) < r.MaxTokens {
-		select {
-		case <-time.After(p.pace):
-		case <-ctx.Done():
-			return g, ctx.Err()
-		}
-		draw := schemas.MixSeed(r.Seed + uint64(len(context))*schemas.SeedStep + uint64(context[len(context)-1]))
-		token := int32(5 + draw%20)
-		p.mu.Lock()
-		p.sampled++
-		p.mu.Unlock()
-		g.Tokens, context = append(g.Tokens, token), append(context, token)
-		g.Logprobs, g.Versions = append(g.Logprobs, -float32(draw%1000)/1000), append(g.Versions, 3)
-		if progress != nil {
-			progress(g)
-		}
-		if slices.Contains(r.StopTokens, token) {
-			g.Stop = schemas.GenerateStopToken
-			return g, nil
-		}
-	}
-	g.Stop = schemas.GenerateLength
-	return g, nil
+// countSampled counts the tokens that a policy sampled.
+func countSampled(policy *generatetest.Engine) int {
+	all, _ := policy.Sampled()
+	return all
 }
 
 // counted is a tool that takes a while, and counts its calls by arguments. Its answers follow from the arguments and the calls of the session.
@@ -317,8 +289,8 @@ func TestInvariantAnEpisodeOutlivesItsProducers(t *testing.T) {
 		kills := rapid.SliceOfN(rapid.IntRange(1, 30), 1, 6).Draw(rt, "kills")
 		mode := rapid.SampledFrom([]string{producers.JournalOn, producers.JournalAuto}).Draw(rt, "mode")
 		synctest.Test(t, func(t *testing.T) {
-			build := func() (producers.Environment, *seeded, []*counted) {
-				policy := &seeded{pace: pace}
+			build := func() (producers.Environment, *generatetest.Engine, []*counted) {
+				policy := newSeeded(pace)
 				kept := []*counted{
 					newCounted("look", producers.EffectsNone, takes), newCounted("cell", producers.EffectsSession, takes), newCounted("pay", producers.EffectsOutside, takes),
 				}
@@ -345,7 +317,7 @@ func TestInvariantAnEpisodeOutlivesItsProducers(t *testing.T) {
 			if mode == producers.JournalAuto {
 				lost += int(producers.DefaultJournalConfig().After / pace)
 			}
-			require.LessOrEqual(t, policy.sampled-want.ActionTokens(), lost*deaths, "a death loses the tokens of a moment")
+			require.LessOrEqual(t, countSampled(policy)-want.ActionTokens(), lost*deaths, "a death loses the tokens of a moment")
 			for _, s := range led.records[ticket.ID] {
 				r := new(schemas.JournalRecord)
 				require.NoError(t, schemas.Unmarshal(s.data, r))
@@ -402,15 +374,15 @@ const secondSeed = 11
 
 func TestATakenUpEpisodeSamplesNothingTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		policy, tool := &seeded{pace: 500 * time.Millisecond}, newCounted("look", producers.EffectsNone, 3*time.Second)
+		policy, tool := newSeeded(500*time.Millisecond), newCounted("look", producers.EffectsNone, 3*time.Second)
 		env, ticket := journalEnvironment(t, policy, 5, tool), journalTicket(secondSeed)
 		want := undisturbed(t, ticket, env)
-		policy.sampled = 0
+		policy.Forget()
 		metrics, registry := newJournalMetrics(t)
 		led, deaths := runKilled(t, ticket, env, producers.JournalOn, metrics, func(n int) bool { return n%4 == 0 })
 		require.Greater(t, deaths, 3)
 		require.Equal(t, plainTrajectory(want), plainTrajectory(withDurations(led.published[0], want)))
-		again := policy.sampled - want.ActionTokens()
+		again := countSampled(policy) - want.ActionTokens()
 		require.LessOrEqual(t, again, deaths)
 		counted := counter(t, registry, "journal_tokens_total", "sampled_again")
 		require.GreaterOrEqual(t, counted, float64(again), "the metric is no understatement")
@@ -431,7 +403,7 @@ func TestAJournalChangesNoTrajectory(t *testing.T) {
 	for _, mode := range []string{producers.JournalOff, producers.JournalAuto, producers.JournalOn} {
 		synctest.Test(t, func(t *testing.T) {
 			tool := newCounted("pay", producers.EffectsOutside, time.Second)
-			env, ticket := journalEnvironment(t, &seeded{pace: 100 * time.Millisecond}, 6, tool), journalTicket(secondSeed)
+			env, ticket := journalEnvironment(t, newSeeded(100*time.Millisecond), 6, tool), journalTicket(secondSeed)
 			want := undisturbed(t, ticket, env)
 			led, deaths := runKilled(t, ticket, env, mode, nil, func(int) bool { return false })
 			require.Zero(t, deaths)
@@ -448,7 +420,7 @@ func TestAJournalChangesNoTrajectory(t *testing.T) {
 // The rule of auto: an episode that is shorter than journal.after, and calls no tool with an effect outside, writes nothing.
 func TestAShortEpisodeWritesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		env := journalEnvironment(t, &seeded{pace: time.Millisecond}, 4, newCounted("look", producers.EffectsNone, 10*time.Millisecond))
+		env := journalEnvironment(t, newSeeded(time.Millisecond), 4, newCounted("look", producers.EffectsNone, 10*time.Millisecond))
 		led, _ := runKilled(t, journalTicket(secondSeed), env, producers.JournalAuto, nil, func(int) bool { return false })
 		require.Len(t, led.published, 1)
 		require.Zero(t, led.next)
@@ -458,7 +430,7 @@ func TestAShortEpisodeWritesNothing(t *testing.T) {
 func TestACallThatMayHaveHappenedEndsTheEpisode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tool := newCounted("pay", producers.EffectsOutside, 30*time.Second)
-		env, ticket := journalEnvironment(t, &seeded{pace: 100 * time.Millisecond}, 5, tool), journalTicket(secondSeed)
+		env, ticket := journalEnvironment(t, newSeeded(100*time.Millisecond), 5, tool), journalTicket(secondSeed)
 		metrics, registry := newJournalMetrics(t)
 		led, deaths := runKilled(t, ticket, env, producers.JournalAuto, metrics, func(n int) bool { return n == 1 })
 		require.Equal(t, 1, deaths)
@@ -476,7 +448,7 @@ func TestACallThatMayHaveHappenedEndsTheEpisode(t *testing.T) {
 func TestASessionThatIsLostEndsTheEpisode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tool := newCounted("server", producers.EffectsLost, time.Second)
-		env, ticket := journalEnvironment(t, &seeded{pace: 300 * time.Millisecond}, 8, tool), journalTicket(secondSeed)
+		env, ticket := journalEnvironment(t, newSeeded(300*time.Millisecond), 8, tool), journalTicket(secondSeed)
 		metrics, registry := newJournalMetrics(t)
 		led, _ := runKilled(t, ticket, env, producers.JournalOn, metrics, func(n int) bool { return n == 5 })
 		require.Empty(t, led.published)
@@ -490,7 +462,7 @@ func TestAToolThatAnswersOtherwiseOnReplay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tool := newCounted("cell", producers.EffectsSession, time.Second)
 		tool.noise = true
-		env, ticket := journalEnvironment(t, &seeded{pace: 300 * time.Millisecond}, 6, tool), journalTicket(secondSeed)
+		env, ticket := journalEnvironment(t, newSeeded(300*time.Millisecond), 6, tool), journalTicket(secondSeed)
 		metrics, registry := newJournalMetrics(t)
 		led, deaths := runKilled(t, ticket, env, producers.JournalOn, metrics, func(n int) bool { return n == 5 })
 		require.Equal(t, 1, deaths)
@@ -524,7 +496,7 @@ func TestAJournalThatIsOfNoUseBeginsAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				env := journalEnvironment(t, &seeded{pace: 300 * time.Millisecond}, 5, newCounted("look", producers.EffectsNone, time.Second))
+				env := journalEnvironment(t, newSeeded(300*time.Millisecond), 5, newCounted("look", producers.EffectsNone, time.Second))
 				want := undisturbed(t, ticket, env)
 				led := newLedger(newStream())
 				led.left = 1
@@ -554,7 +526,7 @@ func TestAnEpisodeGoesOnWithoutItsJournal(t *testing.T) {
 		t.Run(why, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ticket := journalTicket(secondSeed)
-				env := journalEnvironment(t, &seeded{pace: 300 * time.Millisecond}, 6, newCounted("pay", producers.EffectsOutside, time.Second))
+				env := journalEnvironment(t, newSeeded(300*time.Millisecond), 6, newCounted("pay", producers.EffectsOutside, time.Second))
 				want := undisturbed(t, ticket, env)
 				led := newLedger(newStream())
 				led.left = 1
@@ -576,10 +548,10 @@ func TestAnEpisodeGoesOnWithoutItsJournal(t *testing.T) {
 func TestADrainedEpisodeGoesOnElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ticket := journalTicket(secondSeed)
-		policy := &seeded{pace: 250 * time.Millisecond}
+		policy := newSeeded(250 * time.Millisecond)
 		env := journalEnvironment(t, policy, 8, newCounted("look", producers.EffectsNone, time.Second))
 		want := undisturbed(t, ticket, env)
-		policy.sampled = 0
+		policy.Forget()
 		led := newLedger(newStream())
 		led.left = 1
 		led.offer(ticket, 1)
@@ -595,7 +567,7 @@ func TestADrainedEpisodeGoesOnElsewhere(t *testing.T) {
 		<-led.idle
 		p.stop()
 		require.Equal(t, plainTrajectory(want), plainTrajectory(withDurations(led.published[0], want)))
-		require.Equal(t, want.ActionTokens(), policy.sampled, "each token was sampled once")
+		require.Equal(t, want.ActionTokens(), countSampled(policy), "each token was sampled once")
 	})
 }
 
@@ -603,7 +575,7 @@ func TestADrainedEpisodeGoesOnElsewhere(t *testing.T) {
 func TestAProducerThatWasOvertakenStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ticket := journalTicket(secondSeed)
-		env := journalEnvironment(t, &seeded{pace: 300 * time.Millisecond}, 8, newCounted("look", producers.EffectsNone, time.Second))
+		env := journalEnvironment(t, newSeeded(300*time.Millisecond), 8, newCounted("look", producers.EffectsNone, time.Second))
 		led := newLedger(newStream())
 		led.left = 1
 		old := led.offer(ticket, 1)

@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -88,26 +87,10 @@ func TestEpisodesOutliveKilledProcesses(t *testing.T) {
 	run, err := streamtest.Connect(t, streams.ConnectConfig{Broker: b}).Open(ctx, "test", topology)
 	require.NoError(t, err)
 
-	var mu sync.Mutex
-	sampled := map[string]int{} // by the context before the token
+	engine := newSeeded(40 * time.Millisecond)
 	serving, stop := context.WithCancel(ctx)
 	served := make(chan error, 1)
-	go func() {
-		served <- generate.Serve(serving, run, "e1", func(ctx context.Context, r *schemas.GenerateRequest, emit func(*schemas.GenerateChunk) error) error {
-			sent := 0
-			g, err := (&seeded{pace: 40 * time.Millisecond}).GenerateProgress(ctx, r, func(g *generate.Result) {
-				sent = len(g.Tokens)
-				mu.Lock()
-				sampled[fmt.Sprint(r.Episode, r.Tokens, g.Tokens[:sent-1])]++
-				mu.Unlock()
-				_ = emit(&schemas.GenerateChunk{Tokens: g.Tokens[sent-1:], Logprobs: g.Logprobs[sent-1:], Versions: g.Versions[sent-1:]})
-			})
-			if err != nil {
-				return err
-			}
-			return emit(&schemas.GenerateChunk{Done: true, Stop: g.Stop})
-		})
-	}()
+	go func() { served <- generate.Serve(serving, run, "e1", engine.ServeCall) }()
 	defer func() {
 		stop()
 		require.NoError(t, <-served)
@@ -120,7 +103,7 @@ func TestEpisodesOutliveKilledProcesses(t *testing.T) {
 		ticket := journalTicket(uint64(i))
 		ticket.Run, ticket.ID, ticket.Group, ticket.Cursor = "test", fmt.Sprintf("g%d-0-0", i), fmt.Sprintf("g%d-0", i), uint64(i)
 		ticket.IssuedAt = time.Unix(1, 0).UTC()
-		want[ticket.ID] = plainTrajectory(undisturbed(t, ticket, processEnvironment(t, &seeded{}, "")))
+		want[ticket.ID] = plainTrajectory(undisturbed(t, ticket, processEnvironment(t, newSeeded(0), "")))
 		tickets = append(tickets, ticket)
 	}
 	require.NoError(t, run.Issue(ctx, tickets...))
@@ -178,12 +161,7 @@ func TestEpisodesOutliveKilledProcesses(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
 	slices.Sort(lines)
 	require.Len(t, slices.Compact(slices.Clone(lines)), len(lines), "no call is made twice")
-	mu.Lock()
-	defer mu.Unlock()
-	again := 0
-	for _, n := range sampled {
-		again += n - 1
-	}
+	_, again := engine.Sampled()
 	t.Logf("%d kills, %d trajectories of %d tokens, %d closed, %d sampled again", kills, len(tickets)-closed, trained, closed, again)
 	require.Positive(t, kills)
 	require.LessOrEqual(t, again, kills*4*6, "a death loses the tokens of a moment, 40 ms each, of the four episodes that it breaks off")

@@ -40,7 +40,7 @@ func TestCallsKeepTheirIndexesWhenAnEpisodeIsTakenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ticket := journalTicket(secondSeed)
 		tool := &indexed{seen: map[int][]string{}}
-		env := newEnvironment(t, &seeded{pace: 100 * time.Millisecond})
+		env := newEnvironment(t, newSeeded(100*time.Millisecond))
 		env.Tools = []producers.Tool{tool}
 		env.Reward = rewardFunc(func(*schemas.Ticket) producers.Score { return producers.Score{Total: 1} })
 		env.Agent = agentFunc(func(ctx context.Context, e *producers.Episode) error {
@@ -84,7 +84,7 @@ func TestCallsKeepTheirIndexesWhenAnEpisodeIsTakenUp(t *testing.T) {
 func TestATicketThatWasIssuedAnewGoesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ticket := journalTicket(secondSeed)
-		env := journalEnvironment(t, &seeded{pace: 300 * time.Millisecond}, 5, newCounted("look", producers.EffectsNone, time.Second))
+		env := journalEnvironment(t, newSeeded(300*time.Millisecond), 5, newCounted("look", producers.EffectsNone, time.Second))
 		led := newLedger(newStream())
 		led.left = 1
 		r := &schemas.JournalRecord{Run: ticket.Run, Ticket: ticket.ID, Basis: schemas.JournalBasis(ticket), Producer: "p0", Delivery: 2, Ended: true}
@@ -126,7 +126,7 @@ func (a awayPages) Replace(ctx context.Context, _ *schemas.JournalRecord) error 
 func TestAProducerStopsThoughItsJournalIsNotWritten(t *testing.T) {
 	t.Parallel()
 	ticket := journalTicket(secondSeed)
-	env := journalEnvironment(t, &seeded{pace: 300 * time.Millisecond}, 50, newCounted("look", producers.EffectsNone, time.Second))
+	env := journalEnvironment(t, newSeeded(300*time.Millisecond), 50, newCounted("look", producers.EffectsNone, time.Second))
 	led := newLedger(newStream())
 	led.left = 1
 	r := &schemas.JournalRecord{Run: ticket.Run, Ticket: ticket.ID, Basis: schemas.JournalBasis(ticket), Producer: "p0", Delivery: 1}
@@ -158,7 +158,7 @@ func TestAnEpisodePastItsTimeLimitIsTakenUpWhole(t *testing.T) {
 		ticket.Limits.Timeout = 10 * time.Second
 		tool := newCounted("look", producers.EffectsNone, 0)
 		build := func() producers.Environment {
-			env := journalEnvironment(t, &seeded{pace: 300 * time.Millisecond}, 30, tool)
+			env := journalEnvironment(t, newSeeded(300*time.Millisecond), 30, tool)
 			env.Reward = slowReward{}
 			return env
 		}

@@ -21,6 +21,7 @@ import (
 	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/streams/broker"
 	"github.com/weir-rl/weir/streams/generate"
+	"github.com/weir-rl/weir/streams/generate/generatetest"
 )
 
 // callsFile has a line for each beginning and end of a call of a tool.
@@ -55,7 +56,7 @@ type stage struct {
 	cfg    *Config
 	url    string
 	run    *streams.Run
-	engine *engine
+	engine *generatetest.Engine
 	out    *Played
 	taken  atomic.Int64
 	bytes  atomic.Int64
@@ -85,7 +86,7 @@ func Play(ctx context.Context, c Config, program []string, dir string) (*Played,
 		return nil, err
 	}
 	s := &stage{
-		cfg: &c, url: b.URL(), run: run, engine: newEngine(&c),
+		cfg: &c, url: b.URL(), run: run, engine: &generatetest.Engine{First: stopToken, Kinds: 20, Pace: c.Token},
 		out: &Played{Closed: map[string]int{}, trajectories: map[string]*schemas.Trajectory{}},
 	}
 	if err := s.watchJournals(); err != nil {
@@ -95,7 +96,7 @@ func Play(ctx context.Context, c Config, program []string, dir string) (*Played,
 	defer cancel()
 	group, ctx := errgroup.WithContext(ctx)
 	for i := range c.Engines {
-		group.Go(func() error { return generate.Serve(ctx, run, fmt.Sprintf("engine-%d", i), s.engine.serveCall) })
+		group.Go(func() error { return generate.Serve(ctx, run, fmt.Sprintf("engine-%d", i), s.engine.ServeCall) })
 	}
 	group.Go(func() error { return s.runProducers(ctx, program, dir) })
 	group.Go(func() error {
@@ -105,7 +106,7 @@ func Play(ctx context.Context, c Config, program []string, dir string) (*Played,
 	if err := group.Wait(); err != nil && !errors.Is(err, context.Canceled) {
 		return nil, err
 	}
-	s.out.Sampled, s.out.SampledAgain = s.engine.countTokens()
+	s.out.Sampled, s.out.SampledAgain = s.engine.Sampled()
 	s.out.TakenUp, s.out.JournalBytes, s.out.JournalRecords = s.taken.Load(), s.bytes.Load(), s.number.Load()
 	s.out.OutsideTwice, s.out.AnsweredTwice, err = countCalls(filepath.Join(dir, callsFile))
 	return s.out, err
