@@ -119,11 +119,11 @@ func (c *Chat) probeTools(question []Message) error {
 	tools := []Tool{{Name: name, Description: "Looks it up.", Parameters: json.RawMessage(`{"type":"object","properties":{"word":{"type":"string"}},"required":["word"]}`)}}
 	v, _, err := c.Begin(question, tools)
 	if err != nil {
-		c.toolFault = fmt.Errorf("the template takes no tools: %w", err)
+		c.toolFault = fmt.Errorf("the template takes no tools: %w%s", err, c.untoldHint())
 		return nil
 	}
 	if !c.style.Untold && !strings.Contains(v.text, "Looks it up.") {
-		c.toolFault = errors.New("the template leaves out which tools there are")
+		c.toolFault = errors.New("the template leaves out which tools there are" + c.untoldHint())
 		return nil
 	}
 	if c.style.Format == FormatNone {
@@ -144,4 +144,12 @@ func (c *Chat) probeTools(question []Message) error {
 		c.rewrites = append(c.rewrites, ToolRole)
 	}
 	return nil
+}
+
+// untoldHint is what the user can do about a template that leaves out, or refuses, the system message with the tools.
+func (c *Chat) untoldHint() string {
+	if !c.style.Format.withinTurn() || c.style.Untold {
+		return ""
+	}
+	return "; where it takes no system message, set the agent's instructions to false, and say in the question which tools there are"
 }

@@ -281,6 +281,15 @@ func TestOpenOverAModelFolder(t *testing.T) {
 	require.ErrorContains(t, err, "chat agent: tools look: the template leaves out which tools there are")
 	_, err = open(func(*Config) {})
 	require.NoError(t, err, "without tools it will do")
+	// Found with folders of Mistral's shapes: the refusal did not say what to do in formats of which the template knows nothing.
+	tagged := func(c *Config) { c.Format = "tag" }
+	for _, system := range []string{"", "{{ raise_exception('no system') }}"} {
+		write("{% for m in messages %}{% if m.role == 'system' %}" + system + "{% else %}{{ m.content }}<|im_end|>{% endif %}{% endfor %}")
+		_, err = open(tagged, look)
+		require.ErrorContains(t, err, "; where it takes no system message, set the agent's instructions to false")
+		_, err = open(func(c *Config) { tagged(c); c.Instructions = false }, look)
+		require.NoError(t, err)
+	}
 	write("{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no system') }}{% endif %}{{ m.content }}<|im_end|>{% endfor %}")
 	_, err = open(func(c *Config) { c.System = "x" })
 	require.ErrorContains(t, err, "refuses the conversation: no system")
