@@ -18,7 +18,7 @@ import (
 //	TERM >= 0.9                         grpo final >= 0.9
 //	ARM reaches 0.9 in at most SHARE    grpo reaches 0.9 in at most half of gspo's steps
 //
-// A TERM is ARM METRIC or ARM steps to 0.9; a METRIC can be a key of metrics.jsonl too, such as policy/entropy: its mean over the last
+// A TERM is ARM METRIC, ARM steps to 0.9 or ARM seconds to 0.9; a METRIC can be a key of metrics.jsonl too, such as policy/entropy: its mean over the last
 // quarter of the steps. The operators are >=, >, <= and <. After "in at most" stands half of, a third of, a quarter
 // of, 0.7 of or 2 times ARM's steps, ARM's steps, or a number such as 30 steps.
 type Claim struct {
@@ -35,14 +35,17 @@ type Claim struct {
 // Term is a number of an arm's run.
 type Term struct {
 	Arm, Metric string
-	// Score belongs to the metric steps.
+	// Score belongs to the metrics steps and seconds.
 	Score float64
 }
 
-// metricSteps is the metric of the steps to a score.
-const metricSteps = "steps"
+// The metrics of what it takes to a score: versions, and seconds of wall-clock since the first score.
+const (
+	metricSteps   = "steps"
+	metricSeconds = "seconds"
+)
 
-// termMetrics are the metrics that a term can name, beside steps.
+// termMetrics are the metrics that a term can name, beside steps and seconds.
 var termMetrics = []string{"final", "sampled", "area", "start", "end", "predicted", "fall", "tokens", "processor"}
 
 // isRecordKey reports whether a metric is a key of metrics.jsonl, which all have a slash.
@@ -212,9 +215,9 @@ func (p *claimParser) parseComparison(c *Claim) (err error) {
 
 func (p *claimParser) parseMetric(t *Term) (err error) {
 	t.Metric = p.nextWord()
-	if t.Metric == metricSteps {
+	if t.Metric == metricSteps || t.Metric == metricSeconds {
 		if !p.takeWords("to") {
-			return errors.New(`want "to" and a score after steps`)
+			return fmt.Errorf(`want "to" and a score after %s`, t.Metric)
 		}
 		t.Score, err = p.parseScore()
 		return err
@@ -226,7 +229,7 @@ func (p *claimParser) parseMetric(t *Term) (err error) {
 		return nil
 	}
 	if !slices.Contains(termMetrics, t.Metric) {
-		return fmt.Errorf("%q: want a metric: %s, steps to a score, or a key of docs/metrics.md", t.Metric, strings.Join(termMetrics, ", "))
+		return fmt.Errorf("%q: want a metric: %s, steps or seconds to a score, or a key of docs/metrics.md", t.Metric, strings.Join(termMetrics, ", "))
 	}
 	return nil
 }

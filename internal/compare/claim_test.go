@@ -1,7 +1,9 @@
 package compare
 
 import (
+	"math"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -109,6 +111,27 @@ func TestStepsToAScoreAreNoNumberWhereItIsNeverReached(t *testing.T) {
 	s := &Scores{curve: report.Series{X: []float64{0, 2}, Y: []float64{0.5, 0.7}}}
 	require.Equal(t, exactBounds(2), s.stepsTo(0.7))
 	require.InDelta(t, 2, s.stepsTo(0.8).low, 0)
+}
+
+// Seconds to a score are those from the first score on, whatever the cold start before it took.
+func TestSecondsToAScoreBeginAtTheFirstScore(t *testing.T) {
+	t.Parallel()
+	begin := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
+	at := func(seconds int, kind string, score float64) report.Record {
+		return report.Record{At: begin.Add(time.Duration(seconds) * time.Second), Type: kind, Metrics: map[string]float64{"eval/exact_match": score}}
+	}
+	records := []report.Record{at(100, "evaluated", 0.2), at(110, "step_done", 0), at(112, "evaluated", 0.5), at(130, "evaluated", 0.9), at(150, "evaluated", 0.8)}
+	s := &Scores{seconds: secondsOf(records), curve: report.Collect(records, "evaluated", "eval/exact_match", "")}
+	require.Equal(t, exactBounds(30), s.valueOf(Term{"a", "seconds", 0.9}))
+	require.Equal(t, exactBounds(12), s.valueOf(Term{"a", "seconds", 0.4}))
+	require.Equal(t, bounds{50, math.Inf(1)}, s.valueOf(Term{"a", "seconds", 0.95}))
+	c, err := ParseClaim("a seconds to 0.9 < 0.5 * b seconds to 0.9")
+	require.NoError(t, err)
+	require.Equal(t, Claim{
+		Text: c.Text, Left: Term{"a", "seconds", 0.9}, Operator: "<", Factor: 0.5, Right: &Term{"b", "seconds", 0.9},
+	}, c)
+	_, err = ParseClaim("a seconds > 3")
+	require.ErrorContains(t, err, `want "to" and a score after seconds`)
 }
 
 // A number of the steps is its mean over the last quarter of them: of five steps, the last two.

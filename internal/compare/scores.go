@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/weir-rl/weir/internal/report"
 	"github.com/weir-rl/weir/schemas"
@@ -27,6 +28,8 @@ type Scores struct {
 	// Predicted is the last greedy score on the validation split as a sigmoid through the first half of the curve has it (ScaleRL, arXiv
 	// 2510.13786); nil where that half has fewer than five scored versions.
 	Predicted *float64 `json:"predicted,omitempty"`
+	// seconds are those from the first score to the score of each version of curve, with the pauses of a run that was interrupted.
+	seconds []float64
 	// curve is the greedy score on the validation split over the versions.
 	curve report.Series
 	// steps are the numbers of the steps, in order.
@@ -55,6 +58,7 @@ func readScores(r *Run) (*Scores, error) {
 	if v, ok := predictEnd(s.curve); ok {
 		s.Predicted = &v
 	}
+	s.seconds = secondsOf(records)
 	best := 0.0
 	for _, y := range s.curve.Y {
 		best = max(best, y)
@@ -81,6 +85,21 @@ func readScores(r *Run) (*Scores, error) {
 	return s, err
 }
 
+// secondsOf are the seconds from the first score on the validation split to each.
+func secondsOf(records []report.Record) (out []float64) {
+	var first time.Time
+	for _, rec := range records {
+		if _, ok := rec.Metrics[metrics.EvalExactMatch.Name]; !ok || rec.Type != string(schemas.EventEvaluated) {
+			continue
+		}
+		if len(out) == 0 {
+			first = rec.At
+		}
+		out = append(out, rec.At.Sub(first).Seconds())
+	}
+	return out
+}
+
 // stepsTo is the first scored version with at least a score. Of a run that never has it, the number is above its last version.
 func (s *Scores) stepsTo(score float64) bounds {
 	at := slices.IndexFunc(s.curve.Y, func(y float64) bool { return y >= score })
@@ -90,11 +109,22 @@ func (s *Scores) stepsTo(score float64) bounds {
 	return exactBounds(s.curve.X[at])
 }
 
+// secondsTo are the seconds to the first scored version with at least a score, as stepsTo counts its steps.
+func (s *Scores) secondsTo(score float64) bounds {
+	at := slices.IndexFunc(s.curve.Y, func(y float64) bool { return y >= score })
+	if at < 0 {
+		return bounds{s.seconds[len(s.seconds)-1], math.Inf(1)}
+	}
+	return exactBounds(s.seconds[at])
+}
+
 // valueOf is the value of a claim's term.
 func (s *Scores) valueOf(t Term) bounds {
 	switch t.Metric {
 	case metricSteps:
 		return s.stepsTo(t.Score)
+	case metricSeconds:
+		return s.secondsTo(t.Score)
 	case "final":
 		return exactBounds(s.Final)
 	case "sampled":

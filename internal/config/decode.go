@@ -136,7 +136,7 @@ func (l *loader) decodeValues(into any) {
 		}
 		err := one.UnmarshalWithConf("", at.section, koanf.UnmarshalConf{Tag: "koanf", DecoderConfig: &mapstructure.DecoderConfig{
 			DecodeHook: mapstructure.ComposeDecodeHookFunc(
-				convertExactly, mapstructure.StringToTimeDurationHookFunc(), mapstructure.StringToSliceHookFunc(",")),
+				convertExactly, mapstructure.StringToTimeDurationHookFunc(), mapstructure.StringToWeakSliceHookFunc(",")),
 			Result: at.section, WeaklyTypedInput: true, TagName: "koanf",
 		}})
 		if err != nil {

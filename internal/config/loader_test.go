@@ -58,6 +58,24 @@ func TestLaterSourcesWin(t *testing.T) {
 	require.Equal(t, first, origins["trainer.timeout"])
 }
 
+// A flag and a variable give a list with commas between its items, of numbers too: pages 2,3 of the task ledger was refused.
+func TestListsComeWithCommas(t *testing.T) {
+	t.Parallel()
+	type lists struct {
+		Pages []int     `koanf:"pages"`
+		Rates []float64 `koanf:"rates"`
+		Names []string  `koanf:"names"`
+	}
+	var got struct {
+		Task lists `koanf:"task"`
+	}
+	_, err := Load(&got, Sources{Environ: []string{"WEIR_TASK__RATES=0.5,1"}, Flags: map[string]string{"task.pages": "2,3", "task.names": "a"}})
+	require.NoError(t, err)
+	require.Equal(t, lists{Pages: []int{2, 3}, Rates: []float64{0.5, 1}, Names: []string{"a"}}, got.Task)
+	_, err = Load(&got, Sources{Flags: map[string]string{"task.pages": "2,x"}})
+	require.ErrorContains(t, err, "task.pages (from --task.pages): cannot use 2,x: want a list, each entry a whole number")
+}
+
 func TestEveryFaultIsReportedAtOnce(t *testing.T) {
 	t.Parallel()
 	path := writeFile(t, "trainer:\n  etta: 2\n  timeout: soon\neta: 3\n")
