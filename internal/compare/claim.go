@@ -229,7 +229,8 @@ func (p *claimParser) parseMetric(t *Term) (err error) {
 		return nil
 	}
 	if !slices.Contains(termMetrics, t.Metric) {
-		return fmt.Errorf("%q: want a metric: %s, steps or seconds to a score, or a key of docs/metrics.md", t.Metric, strings.Join(termMetrics, ", "))
+		return fmt.Errorf("%q: want a metric: %s, steps or seconds to a score, or a key of docs/metrics.md",
+			t.Metric, strings.Join(termMetrics, ", "))
 	}
 	return nil
 }

@@ -12,9 +12,10 @@ import (
 // FileName is the name of a comparison's file in a folder that stands for it.
 const FileName = "compare.yaml"
 
-// FindFiles are the files of the comparisons that paths name. A folder stands for the [FileName] in it, else for that of each folder in it,
-// in order of their names. several is whether each comparison has a folder of its own for its runs: with several files, and with a folder of
-// folders however many comparisons it has. The error is a [*config.InvalidError]: it names each folder without a comparison.
+// FindFiles are the files of the comparisons that paths name. A folder stands for the [FileName] in it, else for that of each
+// folder in it, in order of their names. several is whether each comparison has a folder of its own for its runs: with several
+// files, and with a folder of folders however many comparisons it has. The error is a [*config.InvalidError]: it names each
+// folder without a comparison.
 func FindFiles(paths []string) (files []string, several bool, err error) {
 	var faults []error
 	for _, path := range paths {
