@@ -152,3 +152,93 @@ func TestThePublishedClientsTakeWhatTheFollowerSends(t *testing.T) {
 		})
 	}
 }
+
+// MLflow's own client takes what the follower sends, and its own reader has each number at its version, with the configuration beside it.
+func TestMLflowItselfReadsWhatTheFollowerSends(t *testing.T) {
+	t.Parallel()
+	python := realpython.Interpreter(t, "mlflow")
+	dir := t.TempDir()
+	folder := filepath.Join(dir, "mine")
+	require.NoError(t, os.Mkdir(folder, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "config.yaml"), []byte("run: {name: mine}\n"), 0o600))
+	program, err := filepath.Abs("follow_wandb.py")
+	require.NoError(t, err)
+	run := func(args ...string) string {
+		cmd := exec.CommandContext(t.Context(), python, args...)
+		cmd.Dir = dir
+		// The store of files needs no database's packages.
+		cmd.Env = append(os.Environ(), "MLFLOW_TRACKING_URI=file://"+filepath.Join(dir, "store"), "MLFLOW_ALLOW_FILE_STORE=true", "DO_NOT_TRACK=1")
+		var told strings.Builder
+		cmd.Stderr = &told
+		out, err := cmd.Output()
+		require.NoError(t, err, "%s", told.String())
+		return string(out)
+	}
+	lines := ""
+	for _, line := range []string{
+		`{"type":"step_done","step":1,"policy_version":1,"metrics":{"reward/mean":0.5,"reward/source/a+b":1}}`,
+		`{"type":"tested","step":2,"policy_version":2,"metrics":{"reward/mean":0.75}}`,
+	} {
+		lines += line + "\n"
+		require.NoError(t, os.WriteFile(filepath.Join(folder, "metrics.jsonl"), []byte(lines), 0o600))
+		run(program, folder, "--project", "p", "--to", "mlflow", "--once")
+	}
+	require.JSONEq(t, `{
+		"name": "mine", "config": "run: {name: mine}\n", "runs": 1,
+		"reward/mean": [[1, 0.5], [2, 0.75]], "reward/source/a_b": [[1, 1.0]], "policy_version": [[1, 1.0], [2, 2.0]]
+	}`, run("-c", `
+import json, mlflow
+client = mlflow.MlflowClient()
+runs = client.search_runs([client.get_experiment_by_name("p").experiment_id])
+told = {name: [[m.step, m.value] for m in client.get_metric_history(runs[0].info.run_id, name)] for name in runs[0].data.metrics}
+config = mlflow.artifacts.load_text(runs[0].info.artifact_uri + "/config.yaml")
+print(json.dumps(dict(told, name=runs[0].info.run_name, config=config, runs=len(runs))))
+`))
+}
+
+// The program that reads the log of wandb's client by the classes of its own package: frames of LevelDB's log, and a record in each.
+const readWandb = `
+import glob, json, struct, sys
+from wandb.proto import wandb_internal_pb2 as classes
+data, at, whole, out = open(glob.glob(sys.argv[1] + "/wandb/offline-run-*/*.wandb")[0], "rb").read(), 7, b"", []
+while at + 7 <= len(data):
+    if 32768 - at % 32768 < 7:
+        at += 32768 - at % 32768
+        continue
+    size, kind = struct.unpack("<HB", data[at + 4 : at + 7])
+    if kind == 0:
+        break
+    whole, at = whole + data[at + 7 : at + 7 + size], at + 7 + size
+    if kind in (1, 4):  # the whole, or the last part
+        record, whole = classes.Record.FromString(whole), b""
+        if record.WhichOneof("record_type") == "history":
+            items = {"/".join(i.nested_key) or i.key: json.loads(i.value_json) for i in record.history.item}
+            out.append({k: v for k, v in items.items() if not k.startswith("_")})
+print(json.dumps(out))
+`
+
+// What wandb's client wrote is read by its own package's classes: each record, with all of its numbers.
+func TestTheClassesOfWandbReadWhatTheFollowerSends(t *testing.T) {
+	t.Parallel()
+	python := realpython.Interpreter(t, "wandb")
+	dir := t.TempDir()
+	folder := filepath.Join(dir, "mine")
+	require.NoError(t, os.Mkdir(folder, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "metrics.jsonl"), []byte(
+		`{"type":"step_done","step":1,"policy_version":1,"metrics":{"reward/mean":0.5}}`+"\n"+
+			`{"type":"tested","step":2,"policy_version":2,"metrics":{"reward/mean":0.75,"eval/exact_match":0.25}}`+"\n"), 0o600))
+	program, err := filepath.Abs("follow_wandb.py")
+	require.NoError(t, err)
+	run := func(args ...string) string {
+		cmd := exec.CommandContext(t.Context(), python, args...)
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "WANDB_MODE=offline", "WANDB_SILENT=true", "WANDB_DIR="+dir, "HOME="+dir)
+		var told strings.Builder
+		cmd.Stderr = &told
+		out, err := cmd.Output()
+		require.NoError(t, err, "%s", told.String())
+		return string(out)
+	}
+	run(program, folder, "--project", "p")
+	require.JSONEq(t, `[{"policy_version": 1, "reward/mean": 0.5}, {"policy_version": 2, "reward/mean": 0.75, "eval/exact_match": 0.25}]`, run("-c", readWandb, dir))
+}
