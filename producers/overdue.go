@@ -205,6 +205,9 @@ func (o *overdueWatch) describeOldest(s *activityNow, usual endedEpisode) string
 	default:
 		text += "has asked for nothing"
 	}
+	if strings.HasPrefix(s.calling, partSession) {
+		return text // its agent has not begun
+	}
 	if o.filled == 0 {
 		return text + "; no episode of the task has ended yet. An endless loop, or a slow agent?"
 	}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +15,16 @@ import (
 
 	"github.com/weir-rl/weir/schemas"
 )
+
+// farTool is a tool at a worker that opens no session for long.
+type farTool struct{ SessionTool }
+
+func (farTool) Spec() ToolSpec { return ToolSpec{Name: "look"} }
+func (farTool) Place() string  { return "at a worker" }
+func (farTool) Open(context.Context, Session) error {
+	pass(80 * time.Second)
+	return ErrUnavailable
+}
 
 // watchedTask is a task whose episodes are watched by a worker, in a bubble of its own clock.
 type watchedTask struct {
@@ -94,6 +105,11 @@ func TestAnEpisodeThatDoesNotEndIsReported(t *testing.T) {
 			returned()
 		}, "has waited for tool look for 30 s; "},
 		{"a reward hangs", func(e *Episode) { e.activity.beginCall(PartReward, "") }, "has waited for reward for 30 s; "},
+		// Reader 10, finding 3: the agent was said to be in an endless loop while it waited for a tool worker.
+		{"no session is opened", func(e *Episode) {
+			e.env.Tools, e.ticket.Limits.MaxTurns = []Tool{farTool{}}, 1
+			_ = e.openSessions(context.Background())
+		}, "has waited for a session of tool look at a worker for 30 s"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -111,7 +127,11 @@ func TestAnEpisodeThatDoesNotEndIsReported(t *testing.T) {
 				require.NotEmpty(t, w.reports)
 				require.Equal(t, schemas.FailingOverdue, w.reports[0].Kind())
 				require.Equal(t, "things", w.reports[0].Task)
-				require.Equal(t, "loop has run for 30 s: agent mine "+c.want+"the newest 4 episodes took at most 2 s and 2 requests. An endless loop?", w.reports[0].Last)
+				want := c.want
+				if strings.HasSuffix(want, "; ") {
+					want += "the newest 4 episodes took at most 2 s and 2 requests. An endless loop?"
+				}
+				require.Equal(t, "loop has run for 30 s: agent mine "+want, w.reports[0].Last)
 				w.worker.running.removeEpisode(e)
 				pass(overdueSpell + lookEvery)
 				synctest.Wait()

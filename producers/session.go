@@ -42,6 +42,13 @@ type Confidant interface {
 	OpenTold(ctx context.Context, s Session, secret Secret) error
 }
 
+// Apart is a SessionTool whose sessions may be opened in other processes.
+type Apart interface {
+	SessionTool
+	// Place says where a session is opened and what that needs, as words behind the tool's name; "" is here.
+	Place() string
+}
+
 // Secret is a [Confidant]'s knowledge of an episode beside its session.
 type Secret struct {
 	// Question is the prompt's text, and Answers are the accepted answers.

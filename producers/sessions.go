@@ -17,7 +17,9 @@ func (e *Episode) openSessions(ctx context.Context) error {
 		if !keeps {
 			continue
 		}
+		opened := e.activity.beginCall(partSession, describeSession(tool))
 		err := Guard(func() error { return OpenSession(ctx, tool, e.mainSession(), SecretOf(e.ticket)) })
+		opened()
 		if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(cause, errTimedOut) {
 			return cause
 		}
@@ -30,6 +32,20 @@ func (e *Episode) openSessions(ctx context.Context) error {
 		e.sessions = append(e.sessions, tool)
 	}
 	return nil
+}
+
+// partSession is the opening of a tool's session among the calls of an episode that have not returned.
+const partSession = "a session of tool"
+
+// describeSession names a tool whose session is opened, and where that is.
+func describeSession(tool SessionTool) string {
+	name := tool.Spec().Name
+	if apart, ok := tool.(Apart); ok {
+		if place := apart.Place(); place != "" {
+			return name + " " + place
+		}
+	}
+	return name
 }
 
 // mainSession returns the episode's session.

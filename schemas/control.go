@@ -58,6 +58,8 @@ const (
 	// EventDropped counts, while a step gathers its batch, the groups that the selection dropped because the rewards of their samples were
 	// equal. Message is the fault where no group was kept, else "".
 	EventDropped EventType = "dropped"
+	// EventWaiting says what the trainer waits for beside trajectories, such as the role weir archive; an empty Message says that it goes on.
+	EventWaiting EventType = "waiting"
 	// EventFailing is a producer's report that the episodes of a task fail, or succeed again: a [Failing].
 	EventFailing EventType = "failing"
 )

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
 )
 
@@ -15,6 +16,8 @@ type roleKeeper struct {
 	feed     Feed
 	required bool
 	losses   int64
+	// version is the trainer's version.
+	version func() int64
 
 	// asked is the sequence up to which the role was asked, skipped that up to which messages were given up or purged before.
 	asked, skipped uint64
@@ -36,6 +39,7 @@ const tellAfter = 5 * time.Second
 // openRoleKeeper follows the words of the role until the keeper is closed.
 func (i *intake) openRoleKeeper(ctx context.Context) *roleKeeper {
 	k := &roleKeeper{deps: i.deps, feed: i.feed, required: i.cfg.Archive.Required, losses: i.losses, changed: make(chan struct{})}
+	k.version = func() int64 { return i.assembler.Version() }
 	k.skipped = i.store.PurgedUpTo(i.feed.Identity().Stream, i.feed.Identity().Created)
 	following, cancel := context.WithCancel(ctx)
 	var task sync.WaitGroup
@@ -117,6 +121,7 @@ func (k *roleKeeper) awaitKept(ctx context.Context, upTo uint64) error {
 		if now.upTo >= upTo {
 			if told {
 				k.deps.Log.Info("the archive has kept the messages that the run waited for", "kept_up_to", now.upTo)
+				k.reportWait("")
 			}
 			return nil
 		}
@@ -127,6 +132,7 @@ func (k *roleKeeper) awaitKept(ctx context.Context, upTo uint64) error {
 			if !told {
 				k.deps.Log.Error("the run waits for weir archive: trainer.archive.required is set, and messages are not kept",
 					"up_to", upTo, "kept_up_to", now.upTo, "archive", now.describeArchive())
+				k.reportWait("the run waits for weir archive, as trainer.archive.required is set: " + now.describeArchive())
 			}
 			told, k.asked = true, 0
 			if err := k.askToKeep(ctx, upTo); err != nil {
@@ -136,6 +142,15 @@ func (k *roleKeeper) awaitKept(ctx context.Context, upTo uint64) error {
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// reportWait tells those who look at the run what the step in hand waits for; "" is that it goes on.
+func (k *roleKeeper) reportWait(what string) {
+	version := k.version()
+	k.deps.Observer(schemas.Event{
+		Run: k.deps.Stream.Name(), Type: schemas.EventWaiting, At: k.deps.Now().UTC(), Role: "trainer", Step: version + 1, PolicyVersion: version,
+		Message: what,
+	})
 }
 
 // describeArchive says which process the archive is, and why it keeps nothing.

@@ -240,7 +240,16 @@ func TestARunWaitsForTheRoleThatItRequires(t *testing.T) {
 	m, err := NewMetrics(prometheus.NewRegistry())
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
-	ended := trainWithRole(ctx, cfg, w, m)
+	said := make(chan schemas.Event, 8)
+	deps := Deps{
+		Engine: enginetest.NewBigram(vocab), Stream: w, Prompts: prompts{vocab}, Metrics: m, Observer: func(e schemas.Event) {
+			if e.Type == schemas.EventWaiting {
+				said <- e
+			}
+		},
+	}
+	ended := make(chan error, 2)
+	go func() { ended <- Run(ctx, cfg, deps) }()
 	awaited := func() bool { return testutil.ToFloat64(m.awaited) == 1 }
 	require.Eventually(t, awaited, time.Minute, time.Millisecond)
 	require.NotZero(t, testutil.ToFloat64(m.behind))
@@ -251,9 +260,11 @@ func TestARunWaitsForTheRoleThatItRequires(t *testing.T) {
 	// A trainer that is told to stop meanwhile does.
 	cancel()
 	require.ErrorIs(t, <-ended, context.Canceled)
-	ended = trainWithRole(t.Context(), cfg, w, m)
-	require.Eventually(t, awaited, time.Minute, time.Millisecond)
+	go func() { ended <- Run(t.Context(), cfg, deps) }()
+	// Reader 10, finding 5: weir status and the page said that the trainer waits for trajectories, or was killed.
+	require.Equal(t, "the run waits for weir archive, as trainer.archive.required is set: none has ever come: start weir archive", (<-said).Message)
 	role.come()
+	require.Empty(t, (<-said).Message, "it goes on")
 	require.NoError(t, <-ended)
 	require.Zero(t, testutil.ToFloat64(m.awaited))
 	require.Zero(t, testutil.ToFloat64(m.unkept))

@@ -67,7 +67,7 @@ broker: {listen: "127.0.0.1:0"}
 view: {listen: "127.0.0.1:0"}
 eval: {every: 0}
 producer: {retry_delay: 1ms}
-trainer: {steps: 5, batch_groups: 2, minibatches: 1, cold_start: {steps: 0}, limits: {max_tokens: 16, max_turns: 2, timeout: `+timeout+`}}
+trainer: {steps: 5, batch_groups: 2, minibatches: 1, cold_start: {steps: 0}, limits: {max_reward: 50, max_tokens: 16, max_turns: 2, timeout: `+timeout+`}}
 `), 0o600))
 	doors := builtin.Doors()
 	cfg, origins, err := Resolve(doors, config.Sources{Files: []string{file}})
@@ -123,6 +123,21 @@ func TestATrialEpisodeFindsFaultsBeforeTheRun(t *testing.T) {
 				_, _ = io.WriteString(w, `{"answer": "7", "reward": "1.0"}`)
 			}, nil,
 			[]string{"trial episode of task boxes: agent mine: ", `reward: got a string, want a number (the answer: {"answer": "7", "reward": "1.0"})`},
+		},
+		// Reader 10, finding 1: such a run began, and every episode of it was refused as poisoned.
+		"an agent's reward beyond all bounds": {
+			func(w http.ResponseWriter, r *http.Request) {
+				asking(httptest.NewRecorder(), r)
+				_, _ = io.WriteString(w, `{"answer": "7", "reward": 1e300}`)
+			}, nil,
+			[]string{"trial episode of task boxes: agent mine: ", "reward is 1e+300: want a number of at most 1e+06 by magnitude"},
+		},
+		"a reward beyond the trainer's bound": {
+			func(w http.ResponseWriter, r *http.Request) {
+				asking(httptest.NewRecorder(), r)
+				_, _ = io.WriteString(w, `{"answer": "7", "reward": 51}`)
+			}, nil,
+			[]string{"trial episode of task boxes: the trainer would refuse such episodes as poisoned: reward is 51, trainer.limits.max_reward is 50"},
 		},
 		"an agent that never asks": {
 			func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"answer": "7"}`) }, nil,

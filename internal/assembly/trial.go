@@ -15,6 +15,7 @@ import (
 	"github.com/weir-rl/weir/producers/tasks"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams/generate"
+	"github.com/weir-rl/weir/trainer/batch"
 	"github.com/weir-rl/weir/trainer/checkpoint"
 )
 
@@ -83,6 +84,9 @@ func (c *Course) tryTask(ctx context.Context, cfg *config.Config, t *Task, log *
 			if trajectory.Stop == schemas.StopTimeout {
 				c.trialNotes = append(c.trialNotes, slowTrial(t.Name, policy.sampled.Load() > 0, within))
 			}
+			if err := trainerBounds(cfg).CheckTrajectory(trajectory); err != nil {
+				return fmt.Errorf("the trainer would refuse such episodes as %s: %w", schemas.ReasonPoisoned, err)
+			}
 			log.Info("the trial episode ended", "reward", trajectory.Reward, "stop", trajectory.Stop, "turns", len(trajectory.Turns))
 			return nil
 		case ctx.Err() != nil:
@@ -100,6 +104,11 @@ func (c *Course) tryTask(ctx context.Context, cfg *config.Config, t *Task, log *
 			return cause
 		}
 	}
+}
+
+// trainerBounds are the bounds by which the trainer refuses a trajectory.
+func trainerBounds(cfg *config.Config) batch.Bounds {
+	return batch.Bounds{Reward: cfg.Trainer.Limits.MaxReward, Segments: cfg.Trainer.Limits.MaxSegments}
 }
 
 // slowTrial is the note about a trial episode that ran into its time limit. asked reports whether its agent asked the policy.

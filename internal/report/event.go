@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -31,6 +32,8 @@ func EventText(e *schemas.Event) string {
 		return fmt.Sprintf("version %d", e.PolicyVersion)
 	case schemas.EventRunDone:
 		return fmt.Sprintf("step %d: %s", e.Step, e.Message)
+	case schemas.EventWaiting:
+		return cmp.Or(e.Message, "it goes on")
 	case schemas.EventWorkerJoined, schemas.EventWorkerLeft:
 		return e.Worker
 	}

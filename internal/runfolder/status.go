@@ -132,6 +132,7 @@ type History struct {
 	trainers trainers
 	stepped  time.Time // of the newest step, or publication
 	trouble  string    // why no step can be done, since the last
+	waits    string    // what the trainer waits for beside trajectories; "" is nothing
 	failures report.Failures
 }
 
@@ -172,17 +173,19 @@ func (h *History) Add(e *schemas.Event) {
 	switch e.Type {
 	case schemas.EventWorkerJoined:
 		h.trainers.noteHeard(e, h.standing)
-		h.state, h.coldStart = StateStarting, nil
+		h.state, h.coldStart, h.waits = StateStarting, nil, ""
 	case schemas.EventColdStart:
 		h.state, h.coldStart = StateStarting, e
 	case schemas.EventVersionPublished:
 		h.state, h.stepped = StateRunning, e.At
 		h.trainers.noteStep(e.Worker)
 	case schemas.EventStepDone:
-		h.state, h.stepped, h.LastStep, h.trouble = StateRunning, e.At, e, ""
+		h.state, h.stepped, h.LastStep, h.trouble, h.waits = StateRunning, e.At, e, "", ""
 		h.trainers.noteStep(e.Worker)
 	case schemas.EventDropped:
 		h.trouble = e.Message
+	case schemas.EventWaiting:
+		h.waits = e.Message
 	case schemas.EventEvaluated:
 		h.LastScore = e
 	case schemas.EventRunDone:
@@ -225,6 +228,8 @@ func (h *History) runningStatus(now time.Time) Status {
 	}
 	stepped := Ago(h.stepped, now)
 	switch {
+	case h.waits != "":
+		return Status{StateWaiting, fmt.Sprintf("no step since %s: %s", stepped, h.waits)}
 	case now.Sub(h.stepped) <= Patience(seconds):
 		return Status{StateRunning, "last heard of " + stepped}
 	case h.trouble != "":

@@ -21,6 +21,8 @@ func TestTheStateOfARunIsWhatItsEventsTell(t *testing.T) {
 	cold := event(schemas.EventColdStart, map[string]float64{"cold_start/step": 20, "cold_start/steps": 1200, "cold_start/loss": 0.5})
 	published, done := event(schemas.EventVersionPublished, nil), event(schemas.EventRunDone, nil)
 	step := event(schemas.EventStepDone, map[string]float64{"time/step": 60, "reward/mean": 0.5})
+	waiting, goesOn := event(schemas.EventWaiting, nil), event(schemas.EventWaiting, nil)
+	waiting.Message = "the run waits for weir archive"
 	failed := schemas.Failing{Task: "crates", Failed: 20, ByCause: map[string]int{"agent": 20}, Last: "agent mine: answered 503"}
 	failing := failed.Event("r", "p1", at)
 	asks := schemas.Failing{Task: "crates", Late: 7, Last: "POST /v1/messages"}
@@ -52,6 +54,16 @@ func TestTheStateOfARunIsWhatItsEventsTell(t *testing.T) {
 			4 * time.Minute, "waiting",
 			"no step since 4m0s ago: the trainer waits for trajectories, or was killed",
 		},
+		// Reader 10, finding 5: the run that waited for its archive "waits for trajectories, or was killed".
+		{
+			"the archive is away",
+			[]*schemas.Event{joined, published, step, waiting},
+			20 * time.Second, "waiting",
+			"no step since 21s ago: the run waits for weir archive",
+		},
+		{"the archive came back", []*schemas.Event{joined, published, step, waiting, goesOn}, 20 * time.Second, "running", "last heard of 22s ago"},
+		{"the archive came back, and a step", []*schemas.Event{joined, published, waiting, step}, 20 * time.Second, "running", "last heard of 20s ago"},
+		{"begun again without its archive", []*schemas.Event{joined, published, waiting, joined, published}, time.Second, "running", "last heard of 1s ago"},
 		// N1: a run whose episodes fail waits, and says for what, until a step is done.
 		{
 			"episodes fail",

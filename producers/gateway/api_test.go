@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -63,6 +64,11 @@ func TestWhatChangesTheDistributionOrIsNotThereIsRefusedByName(t *testing.T) {
 		{"messages", `{"messages": [{"role": "user", "content": [{"type": "tool_use", "name": "f", "input": {}}]}]}`, "content[0]"},
 		{"weir/finish", `{"reward": 1e999}`, "reward"},
 		{"weir/finish", `{"score": 1}`, "score"},
+		// Reader 10, finding 1: the trainer refused the episode as poisoned, and the agent heard nothing of it.
+		{"weir/finish", `{"reward": -1000001}`, "reward is -1.000001e+06: want a number of at most 1e+06 by magnitude"},
+		{"weir/finish", `{"rewards": {"style": 1e300}}`, "rewards.style is 1e+300"},
+		{"weir/finish", `{"rewards": {"` + strings.Repeat("k", 257) + `": 1}}`, "has 257 bytes: want at most 256"},
+		{"weir/finish", manyRewards(257), "rewards has 257 components: want at most 256"},
 	} {
 		status, body := h.post(t, c.path, c.body)
 		require.Equal(t, http.StatusBadRequest, status, "%s %s: %s", c.path, c.body, body)
@@ -263,4 +269,14 @@ func TestAnAgentThatComesLateHasAllOfItsTime(t *testing.T) {
 	require.NoError(t, session.idleFault(time.Minute), "its time begins when it has come")
 	late()
 	require.ErrorIs(t, session.idleFault(time.Minute), errIdle)
+}
+
+// manyRewards is an outcome with n components of a reward.
+func manyRewards(n int) string {
+	rewards := map[string]float64{}
+	for i := range n {
+		rewards[fmt.Sprint(i)] = 1
+	}
+	out, _ := json.Marshal(map[string]any{"rewards": rewards})
+	return string(out)
 }

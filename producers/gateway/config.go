@@ -31,11 +31,14 @@ type Config struct {
 	Idle time.Duration `koanf:"idle"`
 	// MaxBodyBytes bounds the body of a request, > 0. Defaults to 16777216.
 	MaxBodyBytes int64 `koanf:"max_body_bytes"`
+	// MaxReward bounds the agent's own reward and each of its components by magnitude, > 0; an outcome beyond it is refused. Defaults to 1e6,
+	// as trainer.limits.max_reward.
+	MaxReward float64 `koanf:"max_reward"`
 }
 
 // DefaultConfig is as the fields say.
 func DefaultConfig() Config {
-	return Config{Listen: "127.0.0.1:0", Idle: 5 * time.Minute, MaxBodyBytes: 16 << 20}
+	return Config{Listen: "127.0.0.1:0", Idle: 5 * time.Minute, MaxBodyBytes: 16 << 20, MaxReward: 1e6}
 }
 
 // Validate reports every fault.
@@ -53,6 +56,7 @@ func (c Config) Validate() error {
 	return check.All(append(faults,
 		check.NotNegative("idle", c.Idle),
 		check.Positive("max_body_bytes", c.MaxBodyBytes),
+		check.Positive("max_reward", c.MaxReward),
 	)...)
 }
 

@@ -19,18 +19,37 @@ type outcomeBody struct {
 	Rewards map[string]float64 `json:"rewards"`
 }
 
-// parseOutcome refuses numbers that no reward can be.
-func (b outcomeBody) parseOutcome() (Outcome, error) {
-	finite := func(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
-	if b.Reward != nil && !finite(*b.Reward) {
-		return Outcome{}, openai.BadRequest("invalid_parameter", "reward is %v: want a finite number", *b.Reward)
+// The trainer refuses a trajectory with more components of its reward, or with a longer name of a component, in bytes.
+const (
+	mostComponents = 256
+	mostName       = 256
+)
+
+// Check returns why the trainer would refuse the outcome's rewards; nil is that it would not. most bounds each by magnitude.
+func (o Outcome) Check(most float64) error {
+	checkOne := func(what string, v float64) error {
+		if math.IsNaN(v) || math.Abs(v) > most {
+			return fmt.Errorf("%s is %v: want a number of at most %g by magnitude; the agent's max_reward bounds it", what, v, most)
+		}
+		return nil
 	}
-	for name, v := range b.Rewards {
-		if !finite(v) {
-			return Outcome{}, openai.BadRequest("invalid_parameter", "rewards.%s is %v: want a finite number", name, v)
+	if o.Reward != nil {
+		if err := checkOne("reward", *o.Reward); err != nil {
+			return err
 		}
 	}
-	return Outcome(b), nil
+	if n := len(o.Rewards); n > mostComponents {
+		return fmt.Errorf("rewards has %d components: want at most %d", n, mostComponents)
+	}
+	for name, v := range o.Rewards {
+		if len(name) > mostName {
+			return fmt.Errorf("rewards: the name of the component %.40q has %d bytes: want at most %d", name, len(name), mostName)
+		}
+		if err := checkOne(fmt.Sprintf("rewards.%.80s", name), v); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Finish takes the outcome of the episode. The first counts, and a second is refused.

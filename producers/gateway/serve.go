@@ -200,9 +200,9 @@ func serveFinish(g *Server, s *Session, w http.ResponseWriter, r *http.Request) 
 	if err := g.readBody(r, &b); err != nil {
 		return err
 	}
-	o, err := b.parseOutcome()
-	if err != nil {
-		return err
+	o := Outcome(b)
+	if err := o.Check(g.cfg.MaxReward); err != nil {
+		return openai.BadRequest("invalid_parameter", "%v", err)
 	}
 	if err := s.Finish(o); err != nil {
 		return err

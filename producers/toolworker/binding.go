@@ -90,6 +90,7 @@ const (
 // findWorker finds a worker with room. While there is none, or all are full, it waits.
 func (b *binding) findWorker(ctx context.Context) error {
 	c := b.client
+	began := time.Now()
 	for try := 0; ; try++ {
 		b.opening = rand.Text() // no two attempts have the same name: a worker that took an earlier attempt too late learns by the name that it is replaced
 		r, err := c.exchangeRequest(ctx, "", &schemas.ToolRequest{
@@ -118,10 +119,34 @@ func (b *binding) findWorker(ctx context.Context) error {
 		if try < elsewhere && err == nil {
 			continue
 		}
+		if waited := time.Since(began); waited >= c.opts.Warn {
+			c.warnOfNoWorker(waited, b.told.Episode, err)
+		}
 		if err := c.pauseBeforeRetry(ctx, pause, try-elsewhere); err != nil {
 			return err
 		}
 	}
+}
+
+// warnAgain is how often a process says at most that its episodes wait for a worker.
+const warnAgain = time.Minute
+
+// warnOfNoWorker says that an episode waits for a tool worker: err is nil where all that answer are full.
+func (c *Client) warnOfNoWorker(waited time.Duration, episode string, err error) {
+	c.mu.Lock()
+	due := c.warned.IsZero() || time.Since(c.warned) >= warnAgain
+	if due {
+		c.warned = time.Now()
+	}
+	c.mu.Unlock()
+	if !due {
+		return
+	}
+	why := "each is full or stopping: start more, or raise toolworker.sessions"
+	if err != nil {
+		why = err.Error() + ": start weir tools with this configuration"
+	}
+	c.stream.Log().Warn("episodes wait for a tool worker", "first", episode, "for", waited.Round(time.Second), "why", why)
 }
 
 // pauseBeforeRetry waits before another try: longer with each, with jitter so that callers part.

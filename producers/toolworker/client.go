@@ -22,6 +22,8 @@ type ClientOptions struct {
 	// Lost is how long a worker may be silent before its sessions are lost; 0 is 10 s. While this process has no broker the time
 	// stands still.
 	Lost time.Duration
+	// Warn is how long an episode waits for a worker before that is logged; 0 is 5 s.
+	Warn time.Duration
 	// Ending is closed when the caller is about to stop: an episode that no worker has taken then fails rather than wait. A nil
 	// channel is never closed.
 	Ending <-chan struct{}
@@ -39,6 +41,7 @@ type Client struct {
 	next     uint64
 	waiting  map[string]chan *nats.Msg // by the last token of the reply subject
 	bindings map[string]*binding       // by episode
+	warned   time.Time                 // when it was last said that no worker takes a session
 }
 
 // NewClient is a caller of the run's tool workers.
@@ -48,6 +51,9 @@ func NewClient(stream Stream, opts ClientOptions) *Client {
 	}
 	if opts.Lost <= 0 {
 		opts.Lost = 10 * time.Second
+	}
+	if opts.Warn <= 0 {
+		opts.Warn = 5 * time.Second
 	}
 	return &Client{
 		stream: stream, opts: opts, prefix: stream.NATS().NewInbox() + ".", closed: make(chan struct{}),

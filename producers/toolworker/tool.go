@@ -52,6 +52,14 @@ func (p placed) Open(ctx context.Context, s producers.Session) error {
 	return nil
 }
 
+// Place implements [producers.Apart].
+func (p placed) Place() string {
+	if p.link.client.Load() == nil {
+		return ""
+	}
+	return "at a tool worker (is weir tools up, with room by toolworker.sessions?)"
+}
+
 // Close gives the episode's session up.
 func (p placed) Close(ctx context.Context, episode string) error {
 	if c := p.link.client.Load(); c != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -177,6 +178,56 @@ func TestAFullWorkerRefusesAndTheNextIsAsked(t *testing.T) {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, errors.New("its time is over"))
 	defer cancel()
 	require.ErrorContains(t, tool.(producers.SessionTool).Open(ctx, told("e5")), "its time is over")
+}
+
+// loud is a run whose log a test reads.
+type loud struct {
+	toolworker.Stream
+	log *slog.Logger
+}
+
+func (l loud) Log() *slog.Logger { return l.log }
+
+// lines are what was logged.
+type lines chan string
+
+func (l lines) Write(p []byte) (int, error) {
+	select {
+	case l <- string(p):
+	default:
+	}
+	return len(p), nil
+}
+
+// Reader 10, finding 3: a run whose tool workers had all gone said that its agents loop without end.
+func TestEpisodesThatNoWorkerTakesAreReported(t *testing.T) {
+	f := newField(t)
+	for _, c := range []struct{ name, want string }{
+		{"none is there", "start weir tools with this configuration"}, {"all are full", "raise toolworker.sessions"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.name == "all are full" {
+				f.worker("a", func(cfg *toolworker.Config) { cfg.Sessions = 1 }, &counter{})
+				open(t, f.caller(toolworker.ClientOptions{}, &counter{})[0], "e1")
+			}
+			said := make(lines, 1)
+			client := toolworker.NewClient(loud{f.attach(), slog.New(slog.NewTextHandler(said, nil))}, toolworker.ClientOptions{Warn: time.Millisecond})
+			defer client.Close()
+			link := new(toolworker.Link)
+			link.Attach(client)
+			tool := link.Place(&counter{})
+			require.Contains(t, tool.(producers.Apart).Place(), "is weir tools up")
+			ctx, stop := context.WithCancel(t.Context())
+			var opening sync.WaitGroup
+			for i := range 3 {
+				opening.Go(func() { _ = tool.(producers.SessionTool).Open(ctx, told(fmt.Sprint("w", i))) })
+			}
+			require.Contains(t, <-said, c.want)
+			stop()
+			opening.Wait()
+			require.Empty(t, said, "once")
+		})
+	}
 }
 
 func TestAFullQueueRefusesACallAndItIsAskedAgain(t *testing.T) {

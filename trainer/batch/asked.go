@@ -107,6 +107,11 @@ func checkOpening(t *schemas.Trajectory, opening []int32) error {
 	return nil
 }
 
+// CheckTrajectory returns why no trainer with these bounds trains on a trajectory, whatever its ticket; nil is that a trainer may.
+func (b Bounds) CheckTrajectory(t *schemas.Trajectory) error {
+	return b.checkMember(&Member{Trajectory: t})
+}
+
 // checkMember checks a member against the bounds.
 func (b Bounds) checkMember(m *Member) error {
 	t := m.Trajectory

@@ -2,7 +2,7 @@
 // any model, and know nothing of Weir.
 //
 //	agents:
-//	  mine: {type: command, run: [python3, agent.py], dir: .}  # started for each episode, in a sandbox
-//	  mine: {type: http, endpoint: "http://localhost:8000"}    # called for each episode
-//	  mine: {type: external, key_env: AGENT_KEY}               # comes for episodes by itself
+//	  mine: {type: command, run: [python3, agent.py], dir: .}      # started for each episode, in a sandbox
+//	  mine: {type: http, service: {url: "http://localhost:8000"}}  # called for each episode
+//	  mine: {type: external, key_env: AGENT_KEY}                   # comes for episodes by itself
 package outside

@@ -53,7 +53,12 @@ func openHTTPAgent(ctx context.Context, cfg HTTPConfig, o agents.Opening) (produ
 			Rewards map[string]float64 `json:"rewards"`
 		}
 		// The key is the attempt's own: an episode that begins anew has another.
-		err := client.Post(ctx, offer.APIKey, offer, remote.Strict(&answer))
+		err := client.Post(ctx, offer.APIKey, offer, func(data []byte) error {
+			if err := remote.Strict(&answer)(data); err != nil {
+				return err
+			}
+			return gateway.Outcome(answer).Check(cfg.MaxReward)
+		})
 		if failed, ok := errors.AsType[*remote.FailedCallError](err); ok && ctx.Err() == nil {
 			// The policy's text may be the cause: the episode ends without an answer, as where a program fails.
 			a.log.Debug("the agent's service failed at an episode, which has no answer", "episode", offer.Episode, "err", failed)
