@@ -130,7 +130,7 @@ func shrinkComparison(t *testing.T, path string, most int) string {
 	require.NoError(t, err)
 	maps.Copy(file.Settings, map[string]string{
 		"model.layers": "1", "model.hidden": "16", "model.intermediate": "16", "model.heads": "2", "model.kv_heads": "2",
-		"trainer.steps": "2", "trainer.batch_groups": "2", "trainer.group_size": "2", "trainer.cold_start.steps": "5",
+		"trainer.steps": "2", "trainer.batch_groups": "2", "trainer.group_size": "4", "trainer.cold_start.steps": "5",
 		"trainer.selection.drop_zero_variance": "false",
 		"eval.every":                           "1", "eval.questions": "4", "eval.test_questions": "4", "eval.show": "0",
 	})

@@ -102,6 +102,9 @@ type Demonstration struct {
 	// context was trimmed; a step of Before without arguments is an output by itself. Neither is imitated.
 	Notes  string
 	Before []Step
+	// Summary is what the agent wrote at the end of the context before, which it is shown and does not imitate. SumUp is the summary that it
+	// writes after the last step, at the end of this context. "" is none.
+	Summary, SumUp string
 	// Steps are the calls, and Answer is the agent's answer after them; "" where the last step ends the episode, or the segment.
 	Steps  []Step
 	Answer string

@@ -202,6 +202,28 @@ func TestASoftTrimTrainsTheSummary(t *testing.T) {
 	}, policy.saw)
 	require.Len(t, got.Segments, 2)
 	require.Equal(t, 3+3, sum(got.Segments[0].ActionMask), "the cell and the summary")
+
+	// A demonstration of a summary is the segment that the episode had, and one that begins with a summary is the next.
+	tok := words(t)
+	agent, err := notebook.New(cfg, agents.Opening{Tokenizer: tok, Tools: []producers.ToolSpec{{Name: "starlark"}}})
+	require.NoError(t, err)
+	summing := tasks.Demonstration{Question: "what is it ?", Steps: []tasks.Step{{Arguments: "a"}}, SumUp: "one two"}
+	tokens, mask, err := agent.Demonstrate(summing)
+	require.NoError(t, err)
+	require.Equal(t, []int32(got.Segments[0].Tokens), tokens)
+	require.Equal(t, []uint8(got.Segments[0].ActionMask), mask)
+	tokens, mask, err = agent.Demonstrate(tasks.Demonstration{
+		Question: "what is it ?", Summary: "one two", Before: []tasks.Step{{Arguments: "a", Result: "b b b b b b b b"}}, Answer: "d",
+	})
+	require.NoError(t, err)
+	cut := len(got.Segments[1].Tokens) // by the limit, within the cell
+	require.Equal(t, []int32(got.Segments[1].Tokens), tokens[:cut])
+	require.Equal(t, []uint8(got.Segments[1].ActionMask), mask[:cut])
+	cfg.Trim = notebook.TrimHard
+	agent, err = notebook.New(cfg, agents.Opening{Tokenizer: tok, Tools: []producers.ToolSpec{{Name: "starlark"}}})
+	require.NoError(t, err)
+	_, _, err = agent.Demonstrate(summing)
+	require.EqualError(t, err, "a summary, and trim is hard: want soft")
 }
 
 func TestDemonstrationsAreWrittenAsEpisodesAre(t *testing.T) {

@@ -9,13 +9,16 @@ import (
 )
 
 // Demonstrate writes a demonstration as an episode of the agent would have been, or as a segment of it: the notes and the turns before are
-// shown, and the cells of its steps are to be imitated. An answer is submitted in a cell of its own.
+// shown, and the cells of its steps are to be imitated, and the summary after them. An answer is submitted in a cell of its own.
 func (a *Agent) Demonstrate(d tasks.Demonstration) (tokens []int32, mask []uint8, err error) {
 	write := func(ids []int32, acts uint8) {
 		tokens = append(tokens, ids...)
 		mask = append(mask, slices.Repeat([]uint8{acts}, len(ids))...)
 	}
-	p := &page{question: d.Question, notes: d.Notes}
+	if d.Summary+d.SumUp != "" && a.cfg.Trim != TrimSoft {
+		return nil, nil, fmt.Errorf("a summary, and trim is %s: want %s", a.cfg.Trim, TrimSoft)
+	}
+	p := &page{question: d.Question, notes: d.Notes, summary: d.Summary}
 	for i, step := range d.Before {
 		if step.Arguments == "" {
 			p.turns = append(p.turns, turn{output: step.Result})
@@ -45,10 +48,15 @@ func (a *Agent) Demonstrate(d tasks.Demonstration) (tokens []int32, mask []uint8
 			return nil, nil, fmt.Errorf("step %d: %w", i+1, err)
 		}
 		write(sampled, 1)
-		if i == len(steps)-1 {
+		last := i == len(steps)-1
+		if last && d.SumUp == "" {
 			break // nothing is read after the last cell
 		}
-		next, err := context.showOutput(turn{sampled, step.Result})
+		show := context.showOutput
+		if last {
+			show = context.askSummary
+		}
+		next, err := show(turn{sampled, step.Result})
 		if err != nil {
 			return nil, nil, fmt.Errorf("step %d: %w", i+1, err)
 		}
@@ -57,6 +65,13 @@ func (a *Agent) Demonstrate(d tasks.Demonstration) (tokens []int32, mask []uint8
 		}
 		context = next.context
 		write(next.ids, 0)
+	}
+	if d.SumUp != "" {
+		sampled, err := a.notation.encodeSummary(d.SumUp)
+		if err != nil {
+			return nil, nil, fmt.Errorf("the summary: %w", err)
+		}
+		write(sampled, 1)
 	}
 	return tokens, mask, nil
 }

@@ -19,6 +19,8 @@ type notation interface {
 	messageFormat() producers.Format
 	// cell is a turn that holds a cell, as the policy would sample it.
 	encodeCell(code string) ([]int32, error)
+	// encodeSummary is a summary, as the policy would sample it.
+	encodeSummary(text string) ([]int32, error)
 }
 
 // writing is a context that goes on. It does not change: a step holds the page that it leads to.

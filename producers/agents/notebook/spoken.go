@@ -137,3 +137,5 @@ func (s *spoken) messageFormat() producers.Format { return producers.Format{Stop
 func (s *spoken) encodeCell(code string) ([]int32, error) {
 	return s.chat.Turn(s.fence + "\n" + code + "\n```")
 }
+
+func (s *spoken) encodeSummary(text string) ([]int32, error) { return s.chat.Turn(text) }

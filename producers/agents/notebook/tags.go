@@ -153,3 +153,7 @@ func (t *tags) messageFormat() producers.Format {
 func (t *tags) encodeCell(code string) ([]int32, error) {
 	return slices.Concat([]int32{t.code.open}, t.encodeText(code), []int32{t.code.close}), nil
 }
+
+func (t *tags) encodeSummary(text string) ([]int32, error) {
+	return append(t.encodeText(text), t.summarized.close), nil
+}

@@ -16,6 +16,9 @@ type DemoConfig struct {
 	// Note is the share of episodes, 0 to 1, that note a colour, and WrongNote the share of them that note another colour than the rule's.
 	Note      float64 `koanf:"note"`
 	WrongNote float64 `koanf:"wrong_note"`
+	// SumUp is the share of episodes, 0 to 1, whose summaries are the rule's colour; those of the others are any colour. 0 demonstrates no
+	// summary. It needs agents.notebook.trim soft.
+	SumUp float64 `koanf:"sum_up"`
 	// WrongRow is the share of pages, 0 to 1, of which another entry is added.
 	WrongRow float64 `koanf:"wrong_row"`
 	// Early is the share of episodes, 0 to 1, that submit before the last page.
@@ -34,6 +37,7 @@ func (c DemoConfig) Validate() error {
 	return check.All(
 		check.Between("note", c.Note, 0, 1),
 		check.Between("wrong_note", c.WrongNote, 0, 1),
+		check.Between("sum_up", c.SumUp, 0, 1),
 		check.Between("wrong_row", c.WrongRow, 0, 1),
 		check.Between("early", c.Early, 0, 1),
 		check.Between("apart", c.Apart, 0, 1),
@@ -46,6 +50,8 @@ type moment struct {
 	notes  string
 	before []tasks.Step
 	cell   string
+	// summary is shown, and sumUp is written after the cell.
+	summary, sumUp string
 }
 
 // scriptEpisode scripts an episode about a book. An episode that did not note the rule takes any entry.
@@ -61,7 +67,11 @@ func (c DemoConfig) scriptEpisode(rng *rand.Rand, b book, colours []string) []mo
 		begin = fmt.Sprintf("notepad . add_facts ( %s ) ; %s", known, begin)
 		notes = "facts:\n- " + known
 	}
-	out = append(out, moment{before: []tasks.Step{{Arguments: ruling, Result: ruleText(b.Rule)}}, cell: begin})
+	summary := c.drawSummary(rng, b, colours)
+	if known == "" {
+		known = summary
+	}
+	out = append(out, moment{before: []tasks.Step{{Arguments: ruling, Result: ruleText(b.Rule)}}, cell: begin, sumUp: summary})
 	// The context has no room for another turn then: each later cell sees the task, the notes and the newest output alone.
 	after := func(output string) []tasks.Step { return []tasks.Step{{Result: output}} }
 	apart, last := rng.Float64() < c.Apart, len(b.Pages)
@@ -80,15 +90,21 @@ func (c DemoConfig) scriptEpisode(rng *rand.Rand, b book, colours []string) []mo
 		}
 		cell := fmt.Sprintf("s = s + %s ( %s )", rowName, page[row].Colour)
 		stops := i == last-1 && last < len(b.Pages) // submits without having seen that there are no more
-		seen := moment{notes: notes, before: after(pageText(page)), cell: cell}
+		seen := moment{notes: notes, before: after(pageText(page)), cell: cell, summary: summary}
 		switch {
 		case stops:
 			seen.cell += " ; submit ( s )"
 			return append(out, seen)
 		case apart:
-			out = append(out, seen, moment{notes: notes, before: []tasks.Step{{}}, cell: turning})
+			seen.sumUp = summary
+			turn := moment{notes: notes, before: []tasks.Step{{}}, cell: turning, summary: summary}
+			if i < len(b.Pages)-1 { // there is no room for a page, but for the word that there is none
+				turn.sumUp = summary
+			}
+			out = append(out, seen, turn)
 		default:
 			seen.cell += " ; " + turning
+			seen.sumUp = summary
 			out = append(out, seen)
 		}
 	}
@@ -96,7 +112,18 @@ func (c DemoConfig) scriptEpisode(rng *rand.Rand, b book, colours []string) []mo
 	if apart { // which is short enough to stand beside its cell
 		end = []tasks.Step{{}, {Arguments: turning, Result: noMore}}
 	}
-	return append(out, moment{notes: notes, before: end, cell: "submit ( s )"})
+	return append(out, moment{notes: notes, before: end, cell: "submit ( s )", summary: summary})
+}
+
+// drawSummary draws the summary of an episode; "" demonstrates none.
+func (c DemoConfig) drawSummary(rng *rand.Rand, b book, colours []string) string {
+	switch {
+	case c.SumUp == 0:
+		return ""
+	case rng.Float64() < c.SumUp:
+		return b.Rule
+	}
+	return colours[rng.IntN(len(colours))]
 }
 
 // The cells that ask.
@@ -123,5 +150,7 @@ func (s script) demonstrationAt(i uint64) tasks.Demonstration {
 
 // newDemonstration returns the moment as a demonstration.
 func (m moment) newDemonstration() tasks.Demonstration {
-	return tasks.Demonstration{Question: questionText, Notes: m.notes, Before: m.before, Steps: []tasks.Step{{Arguments: m.cell}}}
+	return tasks.Demonstration{
+		Question: questionText, Notes: m.notes, Summary: m.summary, Before: m.before, Steps: []tasks.Step{{Arguments: m.cell}}, SumUp: m.sumUp,
+	}
 }

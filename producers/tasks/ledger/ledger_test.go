@@ -39,10 +39,10 @@ func worker(t *testing.T, s *tasks.Setup) *notebook.Agent {
 	return a
 }
 
-// scripted writes the cells of an episode, and keeps the contexts that it was asked in.
+// scripted writes the turns of an episode, cells and summaries, and keeps the contexts that it was asked in.
 type scripted struct {
 	tok   tasks.Tokenizer
-	cells []string
+	texts []string
 	mu    sync.Mutex
 	saw   [][]int32
 }
@@ -50,7 +50,7 @@ type scripted struct {
 func (p *scripted) Generate(_ context.Context, r *schemas.GenerateRequest) (*generate.Result, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	ids := p.tok.Encode("<code> " + p.cells[len(p.saw)] + " </code>")
+	ids := p.tok.Encode(p.texts[len(p.saw)])
 	p.saw = append(p.saw, slices.Clone(r.Tokens))
 	return &generate.Result{Tokens: ids, Logprobs: make([]float32, len(ids)), Versions: make([]int32, len(ids)), Stop: schemas.GenerateStopToken}, nil
 }
@@ -62,6 +62,47 @@ func (matches) Score(_ context.Context, ticket *schemas.Ticket, t *producers.Tra
 		return producers.Score{Total: 1}, nil
 	}
 	return producers.Score{}, nil
+}
+
+// What a demonstration of a summary shows is what an episode shows that trims softly: its contexts, cell by cell and summary by summary.
+func TestDemonstratedSummariesAreThoseOfEpisodes(t *testing.T) {
+	t.Parallel()
+	s, cfg := open(t), DefaultConfig()
+	cfg.Demo.Note, cfg.Demo.SumUp = 0, 0.5
+	set := notebook.DefaultConfig()
+	set.Trim, set.Keep, set.TurnTokens, set.SummaryTokens = notebook.TrimSoft, 0, 26, 4
+	agent, err := notebook.New(set, agents.Opening{Tokenizer: s.Tokenizer, Tools: []producers.ToolSpec{{Name: starlark.Name}}})
+	require.NoError(t, err)
+	tool, err := starlark.New(starlark.DefaultConfig(), s.Worlds)
+	require.NoError(t, err)
+	all := shuffledColours(cfg.Seed)
+	for i := range uint64(60) {
+		rng := rand.New(rand.NewPCG(6, i))
+		b := drawBook(rng, all, all, highest, []int{2, 4, 9}[i%3])
+		policy := &scripted{tok: s.Tokenizer}
+		var shown []string
+		for _, m := range cfg.Demo.scriptEpisode(rng, b, all) {
+			tokens, mask, err := agent.Demonstrate(m.newDemonstration())
+			require.NoError(t, err)
+			policy.texts = append(policy.texts, "<code> "+m.cell+" </code>")
+			shown = append(shown, s.Tokenizer.Decode(tokens[:slices.Index(mask, 1)]))
+			if m.sumUp != "" {
+				policy.texts = append(policy.texts, m.sumUp+" </summary>")
+				shown = append(shown, s.Tokenizer.Decode(tokens[:len(tokens)-2]))
+			}
+		}
+		trajectory, _, err := producers.Rollout(t.Context(), &schemas.Ticket{
+			Run: "r", ID: "g0-a0-" + strconv.Itoa(int(i)), Group: "g0-a0", GroupSize: 1, Prompt: b.newPrompt("p"),
+			Sampling: schemas.Sampling{Temperature: 1}, Limits: schemas.Limits{MaxTokens: 70, MaxTurns: 30},
+		}, producers.Environment{Policy: policy, Tokenizer: s.Tokenizer, Agent: agent, Tools: []producers.Tool{tool}, Reward: matches{}})
+		require.NoError(t, err)
+		require.Equal(t, schemas.StopAnswer, trajectory.Stop)
+		var saw []string
+		for _, ids := range policy.saw {
+			saw = append(saw, s.Tokenizer.Decode(ids))
+		}
+		require.Equal(t, shown, saw)
+	}
 }
 
 // Invariant: what a demonstration shows is what an episode of the agent's shows: its context, cell by cell, and the outputs that the interpreter gives.
@@ -79,7 +120,7 @@ func TestInvariantDemonstrationsAreEpisodes(t *testing.T) {
 		moments := cfg.Demo.scriptEpisode(rng, b, all)
 		policy := &scripted{tok: s.Tokenizer}
 		for _, m := range moments {
-			policy.cells = append(policy.cells, m.cell)
+			policy.texts = append(policy.texts, "<code> "+m.cell+" </code>")
 		}
 		trajectory, _, err := producers.Rollout(t.Context(), &schemas.Ticket{
 			Run: "r", ID: "g0-a0-" + strconv.Itoa(int(i)), Group: "g0-a0", GroupSize: 1, Prompt: b.newPrompt("p"),
