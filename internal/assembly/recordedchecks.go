@@ -57,7 +57,7 @@ func (o *opener) checkRecordedFacts(name string, own *recorded.Config, r *record
 			"trainer.archive.messages.bytes is set", key, own.Run, leftOut(&r.Left))
 	}
 	within := func(limitKey string, limit, most int, what string) error {
-		return check.That(limit == 0 || most <= limit, limitKey, "%d: a recorded trajectory has %d %s", limit, most, what)
+		return check.That(limit == 0 || most <= limit, limitKey, "%d: a recorded trajectory has %d %s: raise it", limit, most, what)
 	}
 	vocabulary := o.vocabulary(tok)
 	return check.All(
@@ -68,16 +68,16 @@ func (o *opener) checkRecordedFacts(name string, own *recorded.Config, r *record
 		check.That(f.Groups > 0 || c.Baseline() && f.Baselines == 0, "trainer.min_group",
 			"%d: no recorded group has as many samples%s", c.MinGroup, leftOut(&r.Left)),
 		check.That(slices.Equal(f.Temperatures, []float32{c.Sampling.Temperature}), "trainer.sampling.temperature",
-			"%g: run %s sampled at %v", c.Sampling.Temperature, own.Run, f.Temperatures),
+			"%g: run %s sampled at %v: want the same", c.Sampling.Temperature, own.Run, f.Temperatures),
 		check.That(vocabulary > int(f.MaxToken), "model.folder",
 			"%s: token %d was recorded, and its vocabulary has %d: it is another model's", o.cfg.Model.Folder, f.MaxToken, vocabulary),
 		within("trainer.limits.max_tokens", limits.MaxTokens, f.Segment, "tokens in a segment"),
 		within("trainer.limits.max_total_tokens", limits.MaxTotalTokens, f.Total, "tokens"),
 		within("trainer.limits.max_segments", c.Limits.MaxSegments, f.Segments, "segments"),
 		check.That(f.Calls <= limits.MaxTurns, "trainer.limits.max_turns",
-			"%d: a recorded trajectory has %d calls of tools", limits.MaxTurns, f.Calls),
+			"%d: a recorded trajectory has %d calls of tools: raise it", limits.MaxTurns, f.Calls),
 		check.That(f.LongestCall <= batch.LongestCall(limits.Timeout), "trainer.limits.timeout",
-			"%s: a recorded call of a tool took %s", limits.Timeout, f.LongestCall),
+			"%s: a recorded call of a tool took %s: raise it", limits.Timeout, f.LongestCall),
 	)
 }
 

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"strings"
@@ -133,12 +134,33 @@ func faultsOfUsage(cmd *cobra.Command) {
 	}
 }
 
+// explainFlagValue says of a flag's value that is no number what is wanted, in the place of the words of the library that parses it.
+func explainFlagValue(err error) error {
+	wrong, ok := errors.AsType[*pflag.InvalidValueError](err)
+	if !ok {
+		return err
+	}
+	kind := "a whole number"
+	switch wrong.GetFlag().Value.Type() {
+	case "int", "int32", "int64":
+	case "uint", "uint32", "uint64":
+		kind = "a whole number from 0"
+	case "float64":
+		kind = "a number"
+	case "duration":
+		kind = "a time, such as 30s or 5m"
+	default:
+		return err
+	}
+	return fmt.Errorf("--%s %s: want %s", wrong.GetFlag().Name, wrong.GetValue(), kind)
+}
+
 // explainFlagError explains an unknown flag, and names the flag that was probably meant. A flag that looks like a key is a fault of the
 // configuration, whichever way it came.
 func (a *app) explainFlagError(cmd *cobra.Command, err error) error {
 	name, ok := strings.CutPrefix(err.Error(), "unknown flag: --")
 	if !ok {
-		return fault.Usage(err)
+		return fault.Usage(explainFlagValue(err))
 	}
 	if strings.Contains(name, ".") {
 		if _, near := config.Get(a.keys().known, name); near != nil {

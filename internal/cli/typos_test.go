@@ -17,3 +17,19 @@ func TestWhatHelpNamesCanBeAskedFor(t *testing.T) {
 	_, err = runWeir(t, "", "status", "--json")
 	require.EqualError(t, err, "unknown flag --json: -o json prints JSON")
 }
+
+// Reader 10, finding 6: the words of the library that parses numbers told a user what it called, and not what is wanted.
+func TestAFlagThatIsNoNumberSaysWhatIsWanted(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"audit", "--step", "x"}, "--step x: want a whole number"},
+		{[]string{"audit", "--step", "1.5"}, "--step 1.5: want a whole number"},
+		{[]string{"branch", "g0", "--samples", "99999999999999999999"}, "--samples 99999999999999999999: want a whole number"},
+	} {
+		_, err := runWeir(t, "", c.args...)
+		require.EqualError(t, err, c.want)
+	}
+}

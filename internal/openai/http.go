@@ -164,7 +164,11 @@ func ReadJSON(r *http.Request, v any) error {
 		return BadRequest("unknown_parameter", "unrecognized request argument supplied: %s", strings.Trim(name, `"`))
 	}
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return BadRequest("invalid_type", "%s: got %s, want %s", cmp.Or(wrong.Field, "the body"), wrong.Value, jsonKind(wrong.Type))
+		want := jsonKind(wrong.Type)
+		if strings.HasPrefix(wrong.Value, "number ") && want == "a number" {
+			want = "a whole number below 2^63, or a number below 1.8e308 where a fraction may stand"
+		}
+		return BadRequest("invalid_type", "%s: got %.80s, want %s", cmp.Or(wrong.Field, "the body"), wrong.Value, want)
 	}
 	return BadRequest("invalid_json", "read the body as JSON: %v", err)
 }
