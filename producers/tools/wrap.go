@@ -208,5 +208,13 @@ func (w wrapped) Workspace(episode string) (producers.Workspace, bool) {
 	return nil, false
 }
 
+// Place is that of the tool within.
+func (w wrapped) Place() string {
+	if tool, ok := w.Tool.(producers.Apart); ok {
+		return tool.Place()
+	}
+	return ""
+}
+
 // Effects are those of the tool within.
 func (w wrapped) Effects() producers.Effects { return producers.EffectsOf(w.Tool) }

@@ -104,6 +104,20 @@ func TestWrappedToolsHaveTheSessionsOfTheToolWithin(t *testing.T) {
 	require.False(t, there)
 }
 
+// far is a tool whose sessions are elsewhere.
+type far struct{ *keeper }
+
+func (far) Place() string { return "at a worker" }
+
+// Reader 10, finding 3: what an episode waits for was not named where the tool was wrapped.
+func TestWrappedToolsAreWhereTheToolWithinIs(t *testing.T) {
+	k := &keeper{Search: newSearch(t, DefaultSearchConfig(), corpus)}
+	slow, err := Slow(far{k}, LatencyConfig{Median: time.Millisecond, P99: time.Millisecond})
+	require.NoError(t, err)
+	require.Equal(t, "at a worker", Within(slow, time.Second).(producers.Apart).Place())
+	require.Empty(t, Within(k, time.Second).(producers.Apart).Place())
+}
+
 // long is a tool with a bound of its own.
 type long struct{ *Search }
 
