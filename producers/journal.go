@@ -81,6 +81,8 @@ type journal struct {
 	past    *past
 	// interrupted: the episode was taken up, and nothing of it was done anew yet.
 	interrupted bool
+	// shutOut: a newer producer has the episode. givenUp: the writing ended before the episode. withdrawn: the stored part was ended.
+	shutOut, givenUp, withdrawn bool
 }
 
 // newJournal makes the journal of a ticket of which nothing is recorded.
@@ -171,6 +173,7 @@ func (j *journal) hurryEntries() {
 func (j *journal) giveUp(why string) {
 	if !j.over {
 		j.metrics.journalGivenUp(why)
+		j.givenUp = true
 	}
 	j.stop()
 }
@@ -213,7 +216,7 @@ func (j *journal) nextRecord() (record *schemas.JournalRecord, more bool) {
 		j.timer = nil
 	}
 	p := &j.pending
-	if j.over || len(p.Contexts)+len(p.Samples)+len(p.Calls) == 0 {
+	if j.over || len(p.Contexts)+len(p.Samples)+len(p.Calls)+len(p.Notes) == 0 {
 		return nil, false
 	}
 	record = j.newRecord()
@@ -230,9 +233,13 @@ func (j *journal) nextRecord() (record *schemas.JournalRecord, more bool) {
 		at++
 	}
 	record.Calls, p.Calls = p.Calls[:at:at], p.Calls[at:]
+	more = len(p.Samples)+len(p.Calls) > 0
+	if !more { // a note tells of the samples before it
+		size += takeNotes(record, p, size, n+at == 0)
+		more = len(p.Notes) > 0
+	}
 	j.waiting -= size
 	j.written += size
-	more = len(p.Samples)+len(p.Calls) > 0
 	if !more {
 		j.waiting = 0
 	}
@@ -259,7 +266,7 @@ func (j *journal) writeRecord(ctx context.Context, record *schemas.JournalRecord
 	if j.endWriting(ctx, err, overtaken) {
 		// A producer that had the ticket before has written once more: what it wrote is not of this episode.
 		ended := *record
-		ended.Ended, ended.Contexts, ended.Samples, ended.Calls = true, nil, nil, nil
+		ended.Ended, ended.Contexts, ended.Samples, ended.Calls, ended.Notes = true, nil, nil, nil, nil
 		_ = j.store.Replace(ctx, &ended) // else the next producer takes the old part up
 	}
 	if overtaken == nil && ctx.Err() != nil {
@@ -275,6 +282,7 @@ func (j *journal) endWriting(ctx context.Context, err error, overtaken *streams.
 	switch {
 	case overtaken != nil && overtaken.Newest != nil && overtaken.Newest.Delivery > j.head.Delivery:
 		j.stop()
+		j.shutOut = true
 		j.overtaken(errLeaseLost)
 	case overtaken != nil:
 		j.giveUp(journalOvertaken)

@@ -17,6 +17,7 @@ type past struct {
 	samples  map[string][]schemas.JournalSample // by key
 	calls    map[callPlace]schemas.JournalCall
 	contexts []schemas.JournalContext
+	notes    [][]byte
 	// next is the number of the next context that is not recorded.
 	next int
 	// tokens counts those that were recorded and not given back.
@@ -47,6 +48,9 @@ func readPast(records []*schemas.JournalRecord, head *schemas.JournalRecord) (p 
 		for _, c := range r.Contexts {
 			p.contexts = append(p.contexts, c)
 			p.next = max(p.next, c.Number+1)
+		}
+		for _, n := range r.Notes {
+			p.notes = append(p.notes, n.Text)
 		}
 	}
 	return p, ""

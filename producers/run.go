@@ -87,6 +87,11 @@ func Run(ctx context.Context, cfg Config, deps Deps) error {
 		w.watchEndings(taking)
 		return nil
 	})
+	w.stayReachable(taking)
+	group.Go(func() error {
+		w.keepReachable(taking)
+		return nil
+	})
 	for range cfg.Concurrency {
 		group.Go(func() error {
 			for {

@@ -24,6 +24,13 @@ type JournalRecord struct {
 	Contexts []JournalContext `msgpack:"contexts,omitempty"`
 	Samples  []JournalSample  `msgpack:"samples,omitempty"`
 	Calls    []JournalCall    `msgpack:"calls,omitempty"`
+	// Notes are the notes of the episode's agent, in order: see [JournalNote]. They came to version 3 later.
+	Notes []JournalNote `msgpack:"notes,omitempty"`
+}
+
+// JournalNote has words of an agent for the producer that goes on with its episode.
+type JournalNote struct {
+	Text Bytes `msgpack:"text"`
 }
 
 // JournalContext is a context that an episode opened.
@@ -88,7 +95,10 @@ func (r *JournalRecord) codeFields(c *coder) {
 	structures(c, "contexts", &r.Contexts, true)
 	structures(c, "samples", &r.Samples, true)
 	structures(c, "calls", &r.Calls, true)
+	structures(c, "notes", &r.Notes, true)
 }
+
+func (j *JournalNote) codeFields(c *coder) { codeOctets(c, "text", &j.Text, false) }
 
 func (j *JournalContext) codeFields(c *coder) {
 	codeIntegerValue(c, "number", &j.Number, false)
@@ -123,8 +133,14 @@ func (r *JournalRecord) wireSize() int {
 	for i := range r.Calls {
 		n += r.Calls[i].Size()
 	}
+	for i := range r.Notes {
+		n += r.Notes[i].Size()
+	}
 	return n
 }
+
+// Size is about how many bytes the note takes in a record.
+func (j *JournalNote) Size() int { return 32 + len(j.Text) }
 
 // Size is about how many bytes the sample takes in a record.
 func (j *JournalSample) Size() int { return 128 + 9*len(j.Tokens) }
@@ -158,6 +174,11 @@ func (r *JournalRecord) Validate() error {
 	}
 	for i := range r.Calls {
 		f.checkJournalCall(fmt.Sprintf("calls[%d].", i), &r.Calls[i])
+	}
+	for i := range r.Notes {
+		if len(r.Notes[i].Text) == 0 {
+			f.addFault(fmt.Sprintf("notes[%d].text", i), "must not be empty")
+		}
 	}
 	return f.joinFaults()
 }

@@ -216,14 +216,16 @@ func TestEpisodesAreGivenToThoseWithTheKey(t *testing.T) {
 	status, _ := claim(t.Context(), "wrong")
 	require.Equal(t, http.StatusUnauthorized, status)
 	offered := make(chan error, 1)
-	go func() { offered <- s.Offer(t.Context(), Offer{Episode: "e1", Prompt: "p", World: rawJSON(`{"a":1}`)}) }()
+	go func() {
+		offered <- s.Offer(t.Context(), Offer{Episode: "e1", Prompt: "p", World: rawJSON(`{"a":1}`)}, 0)
+	}()
 	status, o := claim(t.Context(), "sesame")
 	require.Equal(t, http.StatusOK, status)
 	require.Equal(t, "e1", o.Episode)
 	require.NoError(t, <-offered)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	require.ErrorIs(t, s.Offer(ctx, Offer{}), context.Canceled)
+	require.ErrorIs(t, s.Offer(ctx, Offer{}, 0), context.Canceled)
 }
 
 type event struct{ name, data string }
@@ -252,7 +254,7 @@ func TestAnAgentThatComesLateHasAllOfItsTime(t *testing.T) {
 	session := s.OpenPrivate(t.Context(), spelling{}, &recorded{}, 4)
 	defer s.Close(session)
 	offered := make(chan error, 1)
-	go func() { offered <- s.Offer(t.Context(), Offer{APIKey: session.Key()}) }()
+	go func() { offered <- s.Offer(t.Context(), Offer{APIKey: session.Key()}, 0) }()
 	late := func() {
 		session.mu.Lock()
 		defer session.mu.Unlock()

@@ -108,7 +108,8 @@ func (s *Session) joinRequest(r *request, try tries) (*asking, error) {
 	}
 	if s.replies >= s.most {
 		s.noteLimit(schemas.StopTurns)
-		return nil, openai.Refusal(http.StatusForbidden, "invalid_request_error", "turn_limit", "%v: %d; trainer.limits.max_turns bounds them", errBounds, s.most)
+		return nil, openai.Refusal(http.StatusForbidden, "invalid_request_error", "turn_limit",
+			"%v: %d; trainer.limits.max_turns bounds them", errBounds, s.most)
 	}
 	t := s.matchThread(r)
 	ctx, cancel := context.WithCancel(s.alive)

@@ -36,7 +36,7 @@ func TestAnAgentThatHangsUpWithItsOfferHasTheEpisode(t *testing.T) {
 	}()
 	waiting, stop := context.WithTimeout(t.Context(), 10*time.Second)
 	defer stop()
-	require.NoError(t, s.Offer(waiting, Offer{Episode: "e"}))
+	require.NoError(t, s.Offer(waiting, Offer{Episode: "e"}, 0))
 }
 
 // An agent that leaves while it waits gets no episode, also where its request had a body, as that of the package for Python has: the server

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -26,6 +27,8 @@ type request struct {
 	// instructions are how many of the messages, at their beginning, are of this request alone: a request that goes on from its reply has
 	// its own context.
 	instructions int
+	// number is that of the request's note in the episode's journal, where there is any.
+	number int
 	// body has the places of a large request, which are given back when the request is in its context; nil is for none.
 	body *largeBody
 }
@@ -81,6 +84,17 @@ func firstStop(text string, stops []string) (at int, stop string) {
 	return at, stop
 }
 
+// rename gives a reply the id and the time that it had at an earlier producer.
+func (r *reply) rename(id string, created int64) {
+	r.id, r.created = id, created
+	for i := range r.calls {
+		r.calls[i].ID = callID(id, i)
+	}
+}
+
+// callID is the id of a reply's call.
+func callID(reply string, i int) string { return fmt.Sprintf("call_%s_%d", reply, i) }
+
 // asMessage returns the reply as the agent sends it back in its next request.
 func (r *reply) asMessage() chat.Message {
 	return chat.Message{Role: chat.Assistant, Content: r.content, Calls: r.calls}
@@ -115,7 +129,8 @@ func shareMessages(messages, earlier []chat.Message) []chat.Message {
 func sameMessage(a, b chat.Message) bool {
 	return a.Role == b.Role && a.CallID == b.CallID && strings.TrimSpace(a.Content) == strings.TrimSpace(b.Content) &&
 		slices.EqualFunc(a.Calls, b.Calls, func(a, b chat.Call) bool {
-			return a.Name == b.Name && (a.ID == b.ID || a.ID == "" || b.ID == "") && bytes.Equal(canonicalJSON(a.Arguments), canonicalJSON(b.Arguments))
+			return a.Name == b.Name && (a.ID == b.ID || a.ID == "" || b.ID == "") &&
+				bytes.Equal(canonicalJSON(a.Arguments), canonicalJSON(b.Arguments))
 		})
 }
 

@@ -48,18 +48,24 @@ const mostEnded = 1024
 
 // endedSessions are the newest sessions that have ended, by secret. Its zero value has none.
 type endedSessions struct {
-	late  map[string]*lateRequests
+	kept  map[string]endedSession
 	order [mostEnded]string
 	next  int
 }
 
-// addSession keeps a session's count in the place of the oldest.
-func (e *endedSessions) addSession(s *Session) {
-	if e.late == nil {
-		e.late = map[string]*lateRequests{}
+// endedSession is left of a session. over is whether its episode has ended too; else another producer may go on with it.
+type endedSession struct {
+	late *lateRequests
+	over bool
+}
+
+// addKey keeps the count of a session under a key of its, in the place of the oldest.
+func (e *endedSessions) addKey(key string, s *Session) {
+	if e.kept == nil {
+		e.kept = map[string]endedSession{}
 	}
-	delete(e.late, e.order[e.next])
-	e.late[s.secret], e.order[e.next] = s.late, s.secret
+	delete(e.kept, e.order[e.next])
+	e.kept[key], e.order[e.next] = endedSession{s.late, s.isOver()}, key
 	e.next = (e.next + 1) % mostEnded
 }
 
@@ -67,5 +73,5 @@ func (e *endedSessions) addSession(s *Session) {
 func (s *Server) findEnded(secret string) *lateRequests {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.ended.late[secret]
+	return s.ended.kept[secret].late
 }

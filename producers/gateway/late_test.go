@@ -53,5 +53,5 @@ func TestEndedSessionsAreBounded(t *testing.T) {
 	for range mostEnded + 10 {
 		s.Close(s.OpenPrivate(t.Context(), spelling{}, &recorded{}, 1))
 	}
-	require.Len(t, s.ended.late, mostEnded)
+	require.Len(t, s.ended.kept, mostEnded)
 }

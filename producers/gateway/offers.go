@@ -56,6 +56,7 @@ type offers struct {
 type offered struct {
 	offer Offer
 	taken chan<- struct{}
+	claim func(ctx context.Context) error
 }
 
 // mostOfferBody bounds the body of a request for an episode, which nothing is read from.
@@ -68,16 +69,23 @@ func newOffers(key string) *offers {
 	return &offers{key: sha256.Sum256([]byte("Bearer " + key)), waiting: make(chan offered)}
 }
 
-// Offer waits until an agent comes for an episode. The time in which an agent may ask for nothing begins again then.
-func (s *Server) Offer(ctx context.Context, o Offer) error {
+// Offer waits until an agent comes for an episode. The time in which an agent may ask for nothing begins again then. An episode that an agent
+// had at a producer before waits first for that agent, for as long as within says.
+func (s *Server) Offer(ctx context.Context, o Offer, within time.Duration) error {
 	s.mu.Lock()
 	session := s.sessions[o.APIKey]
 	s.mu.Unlock()
+	if back, err := session.awaitFormer(ctx, within); back || err != nil {
+		return err
+	}
 	session.setOffered(true)
 	taken := make(chan struct{}, 1)
 	for {
 		select {
-		case s.offers.waiting <- offered{o, taken}:
+		case <-session.hasReturned():
+			session.setOffered(false)
+			return nil
+		case s.offers.waiting <- offered{o, taken, session.claimKey}:
 			// The agent may be gone before it was told.
 			select {
 			case _, ok := <-taken:
@@ -114,23 +122,37 @@ func (o *offers) serveOffer(w http.ResponseWriter, r *http.Request) {
 	}
 	timer := time.NewTimer(claimWait)
 	defer timer.Stop()
-	select {
-	case one := <-o.waiting:
-		// An agent that has the offer may leave at once: only its end before that gives the episode to another.
-		err := r.Context().Err()
-		if err == nil {
-			err = writeWhole(w, one.offer)
-		}
-		if err == nil {
-			err = http.NewResponseController(w).Flush()
-		}
-		if err != nil {
-			close(one.taken)
+	for given := false; !given; {
+		select {
+		case one := <-o.waiting:
+			given = one.giveTo(w, r)
+		case <-timer.C:
+			w.WriteHeader(http.StatusNoContent)
+			return
+		case <-r.Context().Done():
 			return
 		}
-		one.taken <- struct{}{}
-	case <-timer.C:
-		w.WriteHeader(http.StatusNoContent)
-	case <-r.Context().Done():
 	}
+}
+
+// giveTo gives the episode to an agent that has asked for an episode; false is that the agent may be given another.
+func (o offered) giveTo(w http.ResponseWriter, r *http.Request) bool {
+	if err := o.claim(r.Context()); err != nil {
+		close(o.taken)
+		return false
+	}
+	// An agent that has the offer may leave at once: only its end before that gives the episode to another.
+	err := r.Context().Err()
+	if err == nil {
+		err = writeWhole(w, o.offer)
+	}
+	if err == nil {
+		err = http.NewResponseController(w).Flush()
+	}
+	if err != nil {
+		close(o.taken)
+		return true
+	}
+	o.taken <- struct{}{}
+	return true
 }

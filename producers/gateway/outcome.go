@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"reflect"
 	"time"
 
 	"github.com/weir-rl/weir/internal/openai"
@@ -52,16 +53,39 @@ func (o Outcome) Check(most float64) error {
 	return nil
 }
 
-// Finish takes the outcome of the episode. The first counts, and a second is refused.
+// Finish takes the outcome of the episode. The first counts, and a second is refused. An agent that may outlive its producer may post its
+// outcome again, since it cannot know whether the outcome came; it is told when that is stored.
 func (s *Session) Finish(o Outcome) error {
+	if l := s.lasting; l != nil {
+		l.finishing.Lock()
+		defer l.finishing.Unlock()
+		s.mu.Lock()
+		posted, same := s.posted, reflect.DeepEqual(s.outcome, o)
+		s.mu.Unlock()
+		if posted && same {
+			return nil
+		}
+		if !posted {
+			l.keeper.Note(encodeNote(note{Outcome: &o}))
+			if err := l.keeper.StoreNotes(s.alive); err != nil {
+				return openai.Refusal(http.StatusServiceUnavailable, "server_error", "unavailable", "%v", err)
+			}
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.posted {
-		return openai.Refusal(http.StatusConflict, "invalid_request_error", "episode_over", "the episode has its outcome already: it is posted once")
+		return openai.Refusal(
+			http.StatusConflict, "invalid_request_error", "episode_over", "the episode has its outcome already: it is posted once")
 	}
+	s.postOutcome(o)
+	return nil
+}
+
+// postOutcome ends the episode with its outcome. The caller holds the lock.
+func (s *Session) postOutcome(o Outcome) {
 	s.posted, s.outcome = true, o
 	close(s.ended)
-	return nil
 }
 
 var (
@@ -170,5 +194,8 @@ func (s *Session) Close() {
 	s.mu.Unlock()
 	for _, a := range running {
 		<-a.done
+	}
+	if s.lasting != nil {
+		s.lasting.restoring.Wait()
 	}
 }

@@ -35,6 +35,7 @@ type Server struct {
 	ended    endedSessions
 	listener net.Listener
 	retired  bool
+	stay     stay
 }
 
 // NewServer makes a server; cfg must be valid. key opens the offers of episodes to agents that come for them by themselves; "" offers
@@ -42,7 +43,7 @@ type Server struct {
 func NewServer(ctx context.Context, cfg Config, key string, log *slog.Logger) *Server {
 	s := &Server{
 		cfg: cfg, ignore: cfg.Ignore, log: log, ping: openai.PingEvery, writeWithin: writeWithin, sessions: map[string]*Session{},
-		large: make(chan struct{}, mostLarge),
+		large: make(chan struct{}, mostLarge), stay: newStay(),
 	}
 	if key != "" {
 		s.offers = newOffers(key)
@@ -60,22 +61,31 @@ func NewServer(ctx context.Context, cfg Config, key string, log *slog.Logger) *S
 func (s *Server) Open(ctx context.Context, speaker Speaker, recorder Recorder, most int) (*Session, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.listener == nil {
-		l, err := net.Listen("tcp", s.cfg.Listen)
-		if err != nil {
-			return nil, fmt.Errorf("listen for agents on %s: %w; choose another address by listen", s.cfg.Listen, err)
-		}
-		s.listener = l
-		server := s.newHTTPServer()
-		go func() {
-			if err := server.Serve(l); !errors.Is(err, net.ErrClosed) {
-				s.log.Error("the gateway stopped", "err", err)
-			}
-			_ = server.Close() // cuts the connections that are still open
-		}()
-		s.log.Info("agents ask the policy here", "address", l.Addr().String())
+	if err := s.startListening(); err != nil {
+		return nil, err
 	}
 	return s.openSession(ctx, speaker, recorder, most), nil
+}
+
+// startListening listens for agents, unless it does already. The caller holds the lock.
+func (s *Server) startListening() error {
+	if s.listener != nil {
+		return nil
+	}
+	l, err := net.Listen("tcp", s.cfg.Listen)
+	if err != nil {
+		return fmt.Errorf("listen for agents on %s: %w; choose another address by listen", s.cfg.Listen, err)
+	}
+	s.listener = l
+	server := s.newHTTPServer()
+	go func() {
+		if err := server.Serve(l); !errors.Is(err, net.ErrClosed) {
+			s.log.Error("the gateway stopped", "err", err)
+		}
+		_ = server.Close() // cuts the connections that are still open
+	}()
+	s.log.Info("agents ask the policy here", "address", l.Addr().String())
+	return nil
 }
 
 // OpenPrivate is Open of a session whose agent asks at a listener of its own: see Serve.
@@ -88,8 +98,15 @@ func (s *Server) OpenPrivate(ctx context.Context, speaker Speaker, recorder Reco
 // openSession opens a session of an episode.
 func (s *Server) openSession(ctx context.Context, speaker Speaker, recorder Recorder, most int) *Session {
 	session := newSession(ctx, speaker, recorder, most)
-	s.sessions[session.secret] = session
+	s.addSession(session)
 	return session
+}
+
+// addSession lets agents ask at a session. The caller holds the lock.
+func (s *Server) addSession(session *Session) {
+	for _, key := range session.keys() {
+		s.sessions[key] = session
+	}
 }
 
 // newHTTPServer returns the HTTP server with its limits.
@@ -126,8 +143,11 @@ func (s *Server) Close(session *Session) {
 	session.Close()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.sessions, session.secret)
-	s.ended.addSession(session)
+	for _, key := range session.keys() {
+		delete(s.sessions, key)
+		s.ended.addKey(key, session)
+	}
+	s.stay.closeEpisode(session)
 	s.closeIfUnused()
 }
 
@@ -136,6 +156,7 @@ func (s *Server) closeIfUnused() {
 	if s.retired && len(s.sessions) == 0 && s.listener != nil {
 		_ = s.listener.Close() // Serve returns
 		s.listener = nil
+		s.stay.release()
 	}
 }
 
@@ -207,9 +228,7 @@ func openaiError(e *openai.Error) any { return e.Body() }
 // handleSession finds the session of a request, and answers with the error that the handler returns in the words of the API.
 func (s *Server) handleSession(word func(*openai.Error) any, h func(*Server, *Session, http.ResponseWriter, *http.Request) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		session := s.findSession(r)
-		var err error = openai.Refusal(http.StatusUnauthorized, "authentication_error", "invalid_api_key",
-			"no episode has this key: it has ended, or the key is another's")
+		session, err := s.awaitSession(r)
 		if session != nil {
 			body := s.newLargeBody(session, r, openai.NewTimedBody(w, r, s.cfg.MaxBodyBytes))
 			defer body.endHandler()
@@ -229,14 +248,6 @@ func (s *Server) handleSession(word func(*openai.Error) any, h func(*Server, *Se
 		}
 		openai.WriteJSON(w, api.Status, word(api))
 	}
-}
-
-// findSession returns the session of a request's secret, nil where there is none.
-func (s *Server) findSession(r *http.Request) *Session {
-	secret := secretOf(r)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.sessions[secret]
 }
 
 // secretOf returns the secret of a request: from its path, or its API key.

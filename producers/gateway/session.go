@@ -38,6 +38,7 @@ type Context interface {
 // Invariant: clients that each ask for the first time get a reply each.
 type Session struct {
 	secret   string
+	episode  string // "" where the agent ends with its producer
 	speaker  Speaker
 	recorder Recorder
 	// most bounds the replies.
@@ -46,14 +47,17 @@ type Session struct {
 	alive context.Context //nolint:containedctx // the session lives as long as it
 	end   context.CancelCauseFunc
 	late  *lateRequests
+	// lasting is nil where the agent ends with its producer.
+	lasting *lasting
 	// large has a value for each large request that is under way: see largeBody.
 	large chan struct{}
 
 	mu      sync.Mutex
 	threads []*thread
 	asked   map[[sha256.Size]byte][]*asking
-	stored  map[string]*request // with the reply at the end of its messages, by the reply's id: for requests that name the id and not the messages
-	givenUp []givenUp           // the newest requests whose clients left, the oldest first
+	// stored has requests with the reply at the end of their messages, by the reply's id: for requests that name the id and not the messages.
+	stored  map[string]*request
+	givenUp []givenUp // the newest requests whose clients left, the oldest first
 	replies int
 	stop    schemas.StopReason // the limit that refused the last request; "" is none
 	refused int                // requests in a row that a limit refused
@@ -79,6 +83,7 @@ type thread struct {
 	awaiting bool
 	sampled  []int32 // the last reply
 	busy     bool
+	place    int // among the session's
 }
 
 // Outcome is how an agent says that its episode ended.
@@ -154,7 +159,8 @@ func (s *Session) settleRequest(t *thread, r *request, a *asking, got *reply, er
 	if stopped, ok := errors.AsType[*producers.StoppedError](err); ok {
 		s.noteLimit(stopped.Reason)
 		a.err = openai.Refusal(http.StatusBadRequest, "invalid_request_error", "context_length_exceeded",
-			"the episode has no room for this context: %v; trainer.limits.max_tokens bounds a context, and trainer.limits.max_total_tokens the episode", err)
+			"the episode has no room for this context: %v; trainer.limits.max_tokens bounds a context, and "+
+				"trainer.limits.max_total_tokens the episode", err)
 		return
 	}
 	if _, refused := errors.AsType[*openai.Error](err); !refused {
@@ -194,10 +200,19 @@ func (s *Session) continueThread(ctx context.Context, t *thread, r *request) (*t
 	if err != nil {
 		return t, nil, err
 	}
+	got, err := s.sampleReply(ctx, t, r)
+	if err == nil {
+		err = s.storeAnswer(r, got, t.sampled)
+	}
+	return t, got, err
+}
+
+// sampleReply has the policy reply to the request that its context holds.
+func (s *Session) sampleReply(ctx context.Context, t *thread, r *request) (*reply, error) {
 	prompt := len(t.context.Tokens())
 	sampled, why, err := t.context.Generate(ctx, producers.GenerateOptions{Stop: s.speaker.Stop(), StopTexts: r.stop, MaxTokens: r.maxTokens})
 	if err != nil {
-		return t, nil, err
+		return nil, err
 	}
 	got := s.parseReply(r, sampled, why)
 	got.promptTokens, got.sampled = prompt, len(sampled)
@@ -205,11 +220,30 @@ func (s *Session) continueThread(ctx context.Context, t *thread, r *request) (*t
 	defer s.mu.Unlock()
 	t.sampled, t.awaiting = sampled, false
 	t.messages = append(shareMessages(r.messages, t.messages), got.asMessage())
-	return t, got, nil
+	return got, nil
 }
 
 // writeRequest writes a request into its context, or into a new context: a request that comes after the agent left does not write it again.
 func (s *Session) writeRequest(t *thread, r *request) (*thread, error) {
+	l := s.lasting
+	if l == nil {
+		return s.putRequest(t, r)
+	}
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	before := 0
+	if t != nil {
+		before = len(t.messages)
+	}
+	t, err := s.putRequest(t, r)
+	if err == nil && !l.isRestoring() {
+		s.noteAsk(t, r, before)
+	}
+	return t, err
+}
+
+// putRequest is writeRequest, which is not noted.
+func (s *Session) putRequest(t *thread, r *request) (*thread, error) {
 	if t == nil {
 		talk, ids, err := s.speaker.Begin(r.messages, r.tools)
 		if err != nil {
@@ -222,6 +256,7 @@ func (s *Session) writeRequest(t *thread, r *request) (*thread, error) {
 		t = &thread{context: opened, talk: talk, tools: r.tools, messages: r.messages, awaiting: true, busy: true}
 		s.mu.Lock()
 		defer s.mu.Unlock()
+		t.place = len(s.threads)
 		s.threads = append(s.threads, t)
 		return t, nil
 	}
@@ -269,7 +304,7 @@ func (s *Session) parseReply(r *request, sampled []int32, why schemas.GenerateSt
 		if i > 0 && r.single {
 			break // the context holds the sampled tokens, the client is told of a single call
 		}
-		call.ID = fmt.Sprintf("call_%s_%d", got.id, i)
+		call.ID = callID(got.id, i)
 		got.calls, got.finish = append(got.calls, call), finishCalls
 	}
 	return got

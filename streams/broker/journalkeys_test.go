@@ -38,3 +38,21 @@ func TestTheJournalIsTheProducersOwn(t *testing.T) {
 		require.ErrorIs(t, err, streams.ErrDenied, role)
 	}
 }
+
+// The secret from which the keys of agents outside are derived is the producers' own.
+func TestTheAgentsSecretIsTheProducersOwn(t *testing.T) {
+	l := lockedBroker(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	secret, err := l.as(t, streams.RoleProducer).AgentSecret(ctx)
+	require.NoError(t, err)
+	again, err := l.as(t, streams.RoleProducer).AgentSecret(ctx)
+	require.NoError(t, err)
+	require.Equal(t, secret, again)
+	for _, role := range []streams.Role{
+		streams.RoleTrainer, streams.RoleInference, streams.RoleTools, streams.RoleArchive, streams.RoleViewer,
+	} {
+		_, err := l.as(t, role).AgentSecret(ctx)
+		require.ErrorIs(t, err, streams.ErrDenied, role)
+	}
+}

@@ -27,12 +27,22 @@ type agent struct {
 	log     *slog.Logger
 	// awaited says that the program comes for episodes by itself.
 	awaited bool
+	// lasts says that the program may live on while its producer dies.
+	lasts bool
 	// apart reports whether the programs have a network of their own, and reach the gateway there alone; nil is no.
 	apart func(ctx context.Context) (bool, error)
 }
 
 // Awaited reports whether the program comes for episodes by itself.
 func (a *agent) Awaited() bool { return a.awaited }
+
+// Stay has a program that lives on while its producer dies find its episode again.
+func (a *agent) Stay(_ context.Context, secret []byte) error {
+	if !a.lasts {
+		return nil
+	}
+	return a.server.Stay(secret)
+}
 
 // openAgent makes the agent of a type.
 func openAgent(ctx context.Context, o agents.Opening, cfg gateway.Config, key string) (*agent, error) {
@@ -178,7 +188,13 @@ func (a *agent) openSession(ctx context.Context, e *producers.Episode) (*gateway
 			return session, session.At(fmt.Sprintf("http://127.0.0.1:%d", gatewayPort)), nil
 		}
 	}
-	session, err := a.server.Open(ctx, a.speaker, recorder{e}, most)
+	open := a.server.Open
+	if a.lasts && e.HasJournal() {
+		open = func(ctx context.Context, s gateway.Speaker, r gateway.Recorder, most int) (*gateway.Session, error) {
+			return a.server.OpenLasting(ctx, s, r, most, e.ID(), e)
+		}
+	}
+	session, err := open(ctx, a.speaker, recorder{e}, most)
 	if err != nil {
 		return nil, gateway.Address{}, err
 	}

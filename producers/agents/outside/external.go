@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/weir-rl/weir/internal/check"
 	"github.com/weir-rl/weir/producers"
@@ -17,18 +18,25 @@ type ExternalConfig struct {
 	gateway.Config `koanf:",squash"`
 	// KeyEnv is the environment variable with the key that an agent sends to be given an episode. Defaults to WEIR_AGENT_KEY.
 	KeyEnv string `koanf:"key_env"`
+	// Return is how long an episode whose producer died waits for the agent that had it, from 0, before the next agent that comes is given
+	// the episode: for agents that end with their requests 0 is best. It is heeded with producer.journal.mode auto and on. Defaults to 30s.
+	Return time.Duration `koanf:"return"`
 }
 
 // DefaultExternalConfig listens at a fixed port of this machine.
 func DefaultExternalConfig() ExternalConfig {
-	c := ExternalConfig{Config: gateway.DefaultConfig(), KeyEnv: "WEIR_AGENT_KEY"}
+	c := ExternalConfig{Config: gateway.DefaultConfig(), KeyEnv: "WEIR_AGENT_KEY", Return: 30 * time.Second}
 	c.Listen = "127.0.0.1:8640"
 	return c
 }
 
 // Validate reports every fault.
 func (c ExternalConfig) Validate() error {
-	return check.All(c.Config.Validate(), check.That(c.KeyEnv != "", "key_env", "empty: name the environment variable that holds the agents' key"))
+	return check.All(
+		c.Config.Validate(),
+		check.That(c.KeyEnv != "", "key_env", "empty: name the environment variable that holds the agents' key"),
+		check.NotNegative("return", c.Return),
+	)
 }
 
 // ExternalType is the agent that comes for episodes: POST /episodes with the key gives the next.
@@ -46,9 +54,9 @@ func openExternalAgent(ctx context.Context, cfg ExternalConfig, o agents.Opening
 	if err != nil {
 		return nil, err
 	}
-	a.awaited = true
+	a.awaited, a.lasts = true, true
 	a.drive = func(ctx context.Context, offer gateway.Offer) (gateway.Outcome, error) {
-		if err := a.server.Offer(ctx, offer); err != nil {
+		if err := a.server.Offer(ctx, offer, cfg.Return); err != nil {
 			return gateway.Outcome{}, err
 		}
 		<-ctx.Done() // its outcome is posted

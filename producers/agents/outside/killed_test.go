@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -38,7 +39,8 @@ const (
 	kindService  = "service"
 	kindProgram  = "program"
 	kindSandbox  = "sandbox"
-	kindExternal = "external"
+	kindExternal = "external" // lives on
+	kindComing   = "coming"   // comes again
 )
 
 // askedTurns is how often the agents of the processes' episodes ask.
@@ -66,9 +68,16 @@ func killedEnvironment(t *testing.T, policy producers.Policy, kind, where string
 			spaces = workspacetest.Spaces(t, nil)
 		}
 		agent = started(t, spaces, func(c *outside.CommandConfig) { c.Stop, c.Env = stop, []string{"PIDS=" + where} }, "python3", "-c", asksEight)
-	case kindExternal:
+	case kindExternal, kindComing:
 		cfg := outside.DefaultExternalConfig()
+		if kind == kindComing {
+			cfg.Return = 0
+		}
 		cfg.Listen, cfg.Stop = where, stop
+		if at := strings.Split(where, ","); len(at) == 3 { // two addresses in turn, behind a third
+			name := os.Getenv(killedName)
+			cfg.Listen, cfg.PublicURL = at[name[len(name)-1]%2], at[2]
+		}
 		agent, err = outside.ExternalType().Open(t.Context(), opening(t, &cfg))
 	}
 	require.NoError(t, err)

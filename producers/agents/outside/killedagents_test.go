@@ -183,7 +183,7 @@ func TestAnAgentThatComesAgainAfterItsProducerWasKilledIsGivenItsAnswers(t *test
 			}
 		}()
 	}
-	k.playKilled(kindExternal, port.Address)
+	k.playKilled(kindComing, port.Address)
 	stop()
 	for range cap(ended) {
 		<-ended

@@ -1,5 +1,5 @@
-// Package generatetest has a stand-in of an inference engine for tests of what happens around engines: its tokens follow from the request,
-// and it counts what it sampled again.
+// Package generatetest has a stand-in of an inference engine for tests of an engine's surroundings: its tokens follow from the request,
+// and it counts the tokens that it sampled again.
 //
 //	engine := &generatetest.Engine{First: 5, Kinds: 20, Pace: 40 * time.Millisecond, Version: 3}
 //	err := generate.Serve(ctx, run, "e1", engine.ServeCall) // or as a policy, without a broker: engine.Generate
@@ -30,7 +30,7 @@ type Engine struct {
 	sampled map[place]int
 }
 
-// place is a token of an episode: hashes of what comes before it.
+// place is a token of an episode: hashes of the tokens before it.
 type place struct {
 	episode       string
 	seed, context uint64
@@ -116,7 +116,7 @@ func (e *Engine) ServeCall(ctx context.Context, r *schemas.GenerateRequest, emit
 	return emit(&schemas.GenerateChunk{Done: true, Stop: stop})
 }
 
-// Sampled counts the tokens that were sampled, and those of them that had been sampled before.
+// Sampled counts the tokens that were sampled, and how many of them had been sampled before.
 func (e *Engine) Sampled() (all, again int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -126,7 +126,7 @@ func (e *Engine) Sampled() (all, again int) {
 	return all, again
 }
 
-// Forget forgets what was sampled.
+// Forget forgets the tokens that were sampled.
 func (e *Engine) Forget() {
 	e.mu.Lock()
 	defer e.mu.Unlock()

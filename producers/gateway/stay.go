@@ -1,0 +1,150 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/weir-rl/weir/internal/openai"
+)
+
+const (
+	// holdFor is how long the request of an agent whose episode is not here waits for it: the producer that had it may have died, and its
+	// ticket is on its way. mostHeld bounds such requests.
+	holdFor  = 20 * time.Second
+	mostHeld = 1024
+)
+
+// stay is a server's knowledge of agents that may outlive their producers.
+type stay struct {
+	keys *keyring
+	// open has the sessions of their episodes, by episode.
+	open map[string]*Session
+	// changed is closed, and made anew, when a session opens; gone is closed when the server listens no more.
+	changed, gone chan struct{}
+	held          int
+	holdFor       time.Duration
+}
+
+func newStay() stay {
+	return stay{open: map[string]*Session{}, changed: make(chan struct{}), gone: make(chan struct{}), holdFor: holdFor}
+}
+
+// closeEpisode lets go of a session.
+func (s *stay) closeEpisode(session *Session) {
+	if s.open[session.episode] == session {
+		delete(s.open, session.episode)
+	}
+}
+
+// release ends the waits of requests.
+func (s *stay) release() {
+	select {
+	case <-s.gone:
+	default:
+		close(s.gone)
+	}
+}
+
+// Stay has the server listen from now on, and know the agents of the run's other producers, which share the secret.
+func (s *Server) Stay(secret []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stay.keys = &keyring{secret}
+	if s.retired {
+		return nil
+	}
+	return s.startListening()
+}
+
+// OpenLasting is Open of the session of an episode whose agent may outlive this producer, or has outlived another. Without [Server.Stay] it
+// is Open.
+func (s *Server) OpenLasting(
+	ctx context.Context, speaker Speaker, recorder Recorder, most int, episode string, keeper Keeper,
+) (*Session, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.startListening(); err != nil {
+		return nil, err
+	}
+	if s.stay.keys == nil {
+		return s.openSession(ctx, speaker, recorder, most), nil
+	}
+	session := newSession(ctx, speaker, recorder, most)
+	session.secret, session.episode, session.lasting = s.stay.keys.newKey(episode), episode, newLasting(s.stay.keys, keeper)
+	s.addSession(session)
+	s.stay.open[episode] = session
+	close(s.stay.changed)
+	s.stay.changed = make(chan struct{})
+	return session, nil
+}
+
+// findSession returns the session of a key. Where there is none, wait is closed when that may have changed, and nil where it will not.
+func (s *Server) findSession(key string) (session *Session, wait <-chan struct{}, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if session := s.sessions[key]; session != nil {
+		return session, nil, nil
+	}
+	episode := s.stay.keys.episodeOf(key)
+	switch {
+	case episode == "":
+		return nil, nil, openai.Refusal(http.StatusUnauthorized, "authentication_error", "invalid_api_key",
+			"no episode has this key: it has ended, or the key is another's")
+	case s.stay.open[episode] != nil, s.ended.kept[key].over:
+		return nil, nil, errGone()
+	}
+	return nil, s.stay.changed, openai.Refusal(http.StatusServiceUnavailable, "server_error", "unavailable",
+		"the episode is not at this producer: ask again, it may be on its way")
+}
+
+// awaitSession returns the session of a request. The agent of another producer's episode waits for a while whether the episode comes here:
+// clients try again where they are refused for want of it.
+func (s *Server) awaitSession(r *http.Request) (*Session, error) {
+	key := secretOf(r)
+	session, wait, err := s.findSession(key)
+	if wait != nil && s.holdRequest(1) {
+		defer s.holdRequest(-1)
+		timer := time.NewTimer(s.stay.holdFor)
+		defer timer.Stop()
+		for held := true; wait != nil && held; {
+			select {
+			case <-wait:
+				session, wait, err = s.findSession(key)
+			case <-timer.C:
+				held = false
+			case <-s.stay.gone:
+				held = false
+			case <-r.Context().Done():
+				held = false
+			}
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := session.admitKey(r.Context(), key); err != nil {
+		return nil, err
+	}
+	return session, nil
+}
+
+// holdRequest counts the requests that wait; false is that there are too many.
+func (s *Server) holdRequest(n int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n > 0 && s.stay.held >= mostHeld {
+		return false
+	}
+	s.stay.held += n
+	return true
+}
+
+// isOver reports whether an episode ended with its session: its outcome is there, or its time has passed. Any other may go on at another
+// producer, where its agent may outlive this.
+func (s *Session) isOver() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.posted || errors.Is(s.alive.Err(), context.DeadlineExceeded)
+}

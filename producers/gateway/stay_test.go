@@ -1,0 +1,195 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// place is a producer's gateway.
+type place struct {
+	*Server
+	url string
+}
+
+// newPlace is the gateway of a producer that shares a secret with others.
+func newPlace(t *testing.T, secret string) *place {
+	t.Helper()
+	cfg := DefaultConfig()
+	ctx, stop := context.WithCancel(context.Background())
+	s := NewServer(ctx, cfg, "sesame", slog.New(slog.DiscardHandler))
+	s.stay.holdFor = 20 * time.Millisecond
+	require.NoError(t, s.Stay([]byte(secret)))
+	t.Cleanup(func() {
+		stop()
+		s.mu.Lock()
+		left := slices.Collect(maps.Values(s.stay.open))
+		s.mu.Unlock()
+		for _, session := range left {
+			s.Close(session)
+		}
+		http.DefaultClient.CloseIdleConnections()
+	})
+	return &place{s, s.URL()}
+}
+
+// open opens the session of an episode.
+func (p *place) open(t *testing.T, k *kept) *Session {
+	t.Helper()
+	s, err := p.OpenLasting(t.Context(), spelling{}, &recorded{says: fromText}, 100, "e", k)
+	require.NoError(t, err)
+	return s
+}
+
+// answer is how a post was answered.
+type answer struct {
+	StatusCode int
+	Header     http.Header
+}
+
+// post posts to a producer's gateway.
+func (p *place) post(t *testing.T, path, key string, body any) (answer, string) {
+	t.Helper()
+	data, err := json.Marshal(body)
+	require.NoError(t, err)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.url+path, bytes.NewReader(data))
+	require.NoError(t, err)
+	req.Header.Set("Authorization", "Bearer "+key)
+	req.Header.Set("Content-Type", "application/json")
+	res, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	require.NoError(t, err)
+	return answer{res.StatusCode, res.Header}, string(text)
+}
+
+func (p *place) ask(t *testing.T, key string) (answer, string) {
+	t.Helper()
+	return p.post(t, "/v1/chat/completions", key, map[string]any{"messages": []map[string]string{{"role": "user", "content": "one"}}})
+}
+
+// claim has an agent come for the episode, and returns its key.
+func (p *place) claim(t *testing.T, s *Session, within time.Duration) string {
+	t.Helper()
+	offered := make(chan error, 1)
+	go func() { offered <- p.Offer(t.Context(), Offer{Episode: "e", APIKey: s.Key()}, within) }()
+	res, text := p.post(t, "/episodes", "sesame", nil)
+	require.Equal(t, http.StatusOK, res.StatusCode, text)
+	require.NoError(t, <-offered)
+	var o struct {
+		Key string `json:"api_key"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(text), &o))
+	return o.Key
+}
+
+// What an agent is answered that knocks at a producer which does not have its episode, or where another agent has the episode. Clients try
+// again at 503, and not at 401 and 410.
+func TestWhoIsAnsweredWhatAtAnotherProducer(t *testing.T) {
+	const secret = "the run's"
+	first, second, stranger := newPlace(t, secret), newPlace(t, secret), newPlace(t, "another run's")
+	notes := new(kept)
+	session := first.open(t, notes)
+	key := first.claim(t, session, 0)
+	res, before := first.ask(t, key)
+	require.Equal(t, http.StatusOK, res.StatusCode)
+
+	res, _ = second.ask(t, key)
+	require.Equal(t, http.StatusServiceUnavailable, res.StatusCode, "its episode is elsewhere")
+	require.Equal(t, "1", res.Header.Get("Retry-After"))
+	for name, bad := range map[string]string{
+		"cut": key[:len(key)-1], "longer": key + "A", "no key": "x", "of no producer": staying.newKey("e"), "a guess": keyMark + nameOf(key) + ".AAAA",
+	} {
+		res, _ = second.ask(t, bad)
+		require.Equal(t, http.StatusUnauthorized, res.StatusCode, name)
+	}
+	res, _ = stranger.ask(t, key)
+	require.Equal(t, http.StatusUnauthorized, res.StatusCode, "it is of another run")
+
+	// The producer dies, and the ticket comes to the next.
+	next := notes.nextProducer()
+	session = second.open(t, next)
+	res, again := second.post(t, "/v1/chat/completions", key, map[string]any{"messages": []map[string]string{{"role": "user", "content": "one"}}})
+	require.Equal(t, http.StatusOK, res.StatusCode)
+	require.JSONEq(t, before, again, "the same answer, its id and time too")
+	res, _ = second.ask(t, second.stay.keys.newKey("e"))
+	require.Equal(t, http.StatusGone, res.StatusCode, "another agent has the episode")
+	outcome := map[string]any{"answer": "north", "reward": 1}
+	res, _ = second.post(t, "/v1/weir/finish", key, outcome)
+	require.Equal(t, http.StatusOK, res.StatusCode)
+	res, _ = second.post(t, "/v1/weir/finish", key, outcome)
+	require.Equal(t, http.StatusOK, res.StatusCode, "its answer may have been lost")
+	second.Close(session)
+	for range 2 {
+		res, _ = second.ask(t, key)
+		require.Equal(t, http.StatusGone, res.StatusCode, "the episode is over")
+	}
+}
+
+// A request that comes before its episode waits for it.
+func TestARequestThatComesBeforeItsEpisodeWaits(t *testing.T) {
+	first, second := newPlace(t, "s"), newPlace(t, "s")
+	second.stay.holdFor = time.Hour
+	notes := new(kept)
+	key := first.claim(t, first.open(t, notes), 0)
+	answered := make(chan int, 1)
+	go func() {
+		res, _ := second.ask(t, key)
+		answered <- res.StatusCode
+	}()
+	require.Eventually(t, func() bool {
+		second.mu.Lock()
+		defer second.mu.Unlock()
+		return second.stay.held == 1
+	}, time.Minute, time.Millisecond)
+	second.open(t, notes.nextProducer())
+	require.Equal(t, http.StatusOK, <-answered)
+}
+
+// The agent that had the episode does not come back in time: the next agent that comes has it, and the earlier agent is refused from then on,
+// at later producers too. An agent that comes back before anybody else came goes on.
+func TestAnEpisodeHasOneAgent(t *testing.T) {
+	p := newPlace(t, "s")
+	notes := new(kept)
+	session := p.open(t, notes)
+	early := p.claim(t, session, 0)
+	p.Close(session)
+	notes = notes.nextProducer()
+	session = p.open(t, notes)
+	late := p.claim(t, session, time.Millisecond)
+	require.NotEqual(t, early, late)
+	res, _ := p.ask(t, early)
+	require.Equal(t, http.StatusGone, res.StatusCode)
+	res, _ = p.ask(t, late)
+	require.Equal(t, http.StatusOK, res.StatusCode)
+	p.Close(session)
+	session = p.open(t, notes.nextProducer())
+	res, _ = p.ask(t, early)
+	require.Equal(t, http.StatusGone, res.StatusCode)
+
+	offered := make(chan error, 1)
+	go func() { offered <- p.Offer(t.Context(), Offer{Episode: "e", APIKey: session.Key()}, 0) }()
+	res, _ = p.ask(t, late)
+	require.Equal(t, http.StatusOK, res.StatusCode)
+	require.NoError(t, <-offered, "the agent is back: nobody else is offered the episode")
+	require.ErrorIs(t, session.claimKey(t.Context()), errReturned)
+	p.Close(session)
+}
+
+func TestTooManyRequestsThatWaitAreRefused(t *testing.T) {
+	p := newPlace(t, "s")
+	p.stay.held, p.stay.holdFor = mostHeld, time.Hour
+	res, text := p.ask(t, p.stay.keys.newKey("e"))
+	require.Equal(t, http.StatusServiceUnavailable, res.StatusCode, fmt.Sprint(text))
+}
