@@ -266,11 +266,12 @@ def main():
     given.work = given.work.resolve()
     given.work.mkdir(parents=True, exist_ok=True)
     given.weir = str(pathlib.Path(given.weir).resolve()) if os.sep in given.weir else given.weir
-    python = given.python or str(given.work / "python/bin/python")
+    python = os.path.abspath(given.python) if given.python else str(given.work / "python/bin/python")
     if not given.python and not os.path.exists(python):
         subprocess.run([sys.executable, "-m", "venv", str(given.work / "python")], check=True)
         subprocess.run([python, "-m", "pip", "install", "--quiet", "-r", str(pathlib.Path(__file__).with_name("beside_trl.txt"))], check=True)
-    if sys.executable != python:  # psutil is there
+    if os.environ.get("BESIDE_TRL") != python:  # the environment has psutil, which this interpreter may lack
+        os.environ["BESIDE_TRL"] = python
         os.execv(python, [python, *sys.argv, "--python", python])
     for engine in given.engines.split(","):
         for seed in range(1, given.rounds + 1):  # a run that is there would go on
