@@ -95,7 +95,7 @@ the exit status says whether every promise held.`,
 		fmt.Fprintln(l.err, "the run is in", home)
 		return nil
 	}
-	cmd.AddCommand(l.episodesCommand())
+	cmd.AddCommand(l.episodesCommand(), l.sameCommand())
 	return cmd
 }
 

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
@@ -83,6 +84,52 @@ that was lost. The exit status says whether the journal's promises held; with --
 			return err
 		}
 		return report.Err()
+	}
+	return cmd
+}
+
+// sameCommand plays the same tickets in several shapes.
+func (l *lab) sameCommand() *cobra.Command {
+	c := episodes.Default()
+	c.Episodes, c.Slots, c.Tool, c.Kill, c.Lease = 1000, 16, 40*time.Millisecond, 2*time.Second, 2*time.Second
+	cmd := &cobra.Command{
+		Use: "same", Short: "Play the same tickets on 1, 2 and 8 producers; compare token by token", Args: cobra.NoArgs,
+		Long: `Same plays tickets with tools at one policy version on 1, 2 and 8 producers and as many engines, left alone, and on 2 and 8
+whose producers are killed in turn. Every ticket must give the same episode: tokens, log-probabilities, calls and what they returned.
+The exit status says whether it did. With --engine native the tokens are those of the engine in Go; inference servers and PyTorch
+do not promise them.`,
+		Example: "  weir-lab chaos same\n  weir-lab chaos same --engine native --episodes 200",
+	}
+	flags := cmd.Flags()
+	flags.IntVar(&c.Episodes, "episodes", c.Episodes, "tickets")
+	flags.IntVar(&c.Slots, "slots", c.Slots, "episodes that a producer runs at once")
+	flags.StringVar(&c.Engine, "engine", c.Engine, "stand-in or native")
+	completeFlag(cmd, "engine", episodes.EngineStandIn, episodes.EngineNative)
+	flags.DurationVar(&c.Tool, "tool", c.Tool, "time of a tool call")
+	flags.DurationVar(&c.Kill, "kill", c.Kill, "time between kills of a producer; 0 kills none")
+	flags.Uint64Var(&c.Seed, "seed", c.Seed, "fixes the episodes")
+	format := outputFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
+		if err := c.Validate(); err != nil {
+			return fault.Usage(err)
+		}
+		home, err := os.MkdirTemp("", "weir-same-")
+		if err != nil {
+			return fmt.Errorf("make a folder for the episodes: %w", err)
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(home)) }()
+		self, err := os.Executable()
+		if err != nil {
+			return fmt.Errorf("find this program: %w", err)
+		}
+		same, err := episodes.PlaySame(cmd.Context(), c, []string{self, episodesProducer}, home)
+		if err != nil {
+			return err
+		}
+		if err := l.printReport(format, same, func(w io.Writer) { same.Print(w) }); err != nil {
+			return err
+		}
+		return same.Err()
 	}
 	return cmd
 }

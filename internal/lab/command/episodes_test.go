@@ -11,35 +11,44 @@ import (
 	"github.com/weir-rl/weir/internal/lab/episodes"
 )
 
-// Producers are killed in the middle of episodes: each ticket gives the trajectory that it gives left alone, with other numbers of producers
-// and engines, too, and no call with an effect outside is made twice.
+// The same tickets are played on 1, 2 and 8 producers and engines, left alone, and on 2 and 8 whose producers are killed in the middle of
+// episodes: each ticket gives the same trajectory, token by token, and no call with an effect outside is made twice. In full these are 1,000
+// episodes of either engine.
 func TestTheSameTicketGivesTheSameEpisodeAfterKills(t *testing.T) {
-	fulltest.Need(t, "episodes of a second at several processes")
 	c := episodes.Default()
-	c.Episodes, c.Slots, c.Tool, c.Kill, c.Lease = 48, 4, 40*time.Millisecond, 0, 2*time.Second
-	play := func(producers, engines int, kill time.Duration) *episodes.Played {
-		c.Producers, c.Engines, c.Kill = producers, engines, kill
-		played, err := episodes.Play(t.Context(), c, []string{program(t), episodesProducer}, t.TempDir())
-		require.NoError(t, err)
-		return played
+	c.Episodes, c.Slots, c.Tool, c.Kill, c.Lease = 24, 4, 20*time.Millisecond, 700*time.Millisecond, time.Second
+	if fulltest.Enabled() {
+		c.Episodes, c.Slots, c.Tool, c.Kill, c.Lease = 1000, 16, 40*time.Millisecond, 2*time.Second, 2*time.Second
 	}
-	alone := play(1, 1, 0)
-	require.Equal(t, c.Episodes, alone.Trained)
-	for _, n := range []int{2, 8} {
-		killed := play(n, n, time.Second)
-		report := episodes.Compare(c, alone, killed)
-		require.Equal(t, c.Episodes, killed.Trained+countAll(killed.Closed))
-		require.Zero(t, report.Other)
-		require.Zero(t, killed.OutsideTwice)
-		report.Print(t.Output())
+	for _, c.Engine = range []string{episodes.EngineStandIn, episodes.EngineNative} {
+		t.Run(c.Engine, func(t *testing.T) {
+			same, err := episodes.PlaySame(t.Context(), c, []string{program(t), episodesProducer}, t.TempDir())
+			require.NoError(t, err)
+			same.Print(t.Output())
+			require.NoError(t, same.Err())
+			require.Len(t, same.Shapes, 5)
+			require.Equal(t, c.Episodes, same.Shapes[0].Played.Trained)
+		})
 	}
 }
 
-func countAll(of map[string]int) (n int) {
-	for _, k := range of {
-		n += k
+// A ticket that gives another trajectory, is lost, or pays twice is named.
+func TestTheReportOfTheSameEpisodesNamesWhatDiffers(t *testing.T) {
+	same := &episodes.Same{Config: episodes.Config{Episodes: 2}, Shapes: []episodes.Shape{
+		{Producers: 1, Played: &episodes.Played{Trained: 2}},
+		{Producers: 2, Played: &episodes.Played{Trained: 1, Kills: 3, Closed: map[string]int{"cut": 1}}},
+	}}
+	require.NoError(t, same.Err())
+	same.Shapes = append(same.Shapes,
+		episodes.Shape{Producers: 2, Played: &episodes.Played{Trained: 1, Closed: map[string]int{"cut": 1}}},
+		episodes.Shape{Producers: 8, Played: &episodes.Played{Trained: 1, Kills: 1, OutsideTwice: 4}, Other: 3},
+	)
+	for _, want := range []string{
+		"2 producers, 0 kills: 1 trajectories and 1 closed samples of 2 tickets", "8 producers, 1 kills: 3 trajectories are others",
+		"1 trajectories and 0 closed samples of 2", "4 calls with an effect outside were made twice",
+	} {
+		require.ErrorContains(t, same.Err(), want)
 	}
-	return n
 }
 
 func TestTheReportOfEpisodesHasItsFigures(t *testing.T) {

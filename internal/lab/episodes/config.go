@@ -22,6 +22,8 @@ type Config struct {
 	Producers int `json:"producers"`
 	Slots     int `json:"slots"`
 	Engines   int `json:"engines"`
+	// Engine is EngineStandIn or EngineNative.
+	Engine string `json:"engine"`
 	// Tools is ToolsLogNormal or ToolsBimodal, Tool the time of a call, Token that of a token.
 	Tools string        `json:"tools"`
 	Tool  time.Duration `json:"tool"`
@@ -39,7 +41,7 @@ func Default() Config {
 	journal := producers.DefaultJournalConfig()
 	journal.Mode = producers.JournalOn
 	return Config{
-		Episodes: 700, Producers: 2, Slots: 16, Engines: 2, Tools: ToolsLogNormal,
+		Episodes: 700, Producers: 2, Slots: 16, Engines: 2, Engine: EngineStandIn, Tools: ToolsLogNormal,
 		Tool: 500 * time.Millisecond, Token: 5 * time.Millisecond,
 		Kill: 10 * time.Second, Lease: 3 * time.Second, Journal: journal, Seed: 1,
 	}
@@ -52,6 +54,7 @@ func (c *Config) Validate() error {
 		check.Positive("producers", c.Producers),
 		check.Positive("slots", c.Slots),
 		check.Positive("engines", c.Engines),
+		check.OneOf("engine", c.Engine, EngineStandIn, EngineNative),
 		check.OneOf("tools", c.Tools, ToolsLogNormal, ToolsBimodal),
 		check.NotNegative("tool", c.Tool),
 		check.Positive("token", c.Token),

@@ -20,7 +20,6 @@ import (
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/streams/broker"
-	"github.com/weir-rl/weir/streams/generate"
 	"github.com/weir-rl/weir/streams/generate/generatetest"
 )
 
@@ -95,8 +94,9 @@ func Play(ctx context.Context, c Config, program []string, dir string) (*Played,
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	group, ctx := errgroup.WithContext(ctx)
-	for i := range c.Engines {
-		group.Go(func() error { return generate.Serve(ctx, run, fmt.Sprintf("engine-%d", i), s.engine.ServeCall) })
+	if err := s.serveEngines(ctx, group); err != nil {
+		cancel()
+		return nil, errors.Join(err, group.Wait())
 	}
 	group.Go(func() error { return s.runProducers(ctx, program, dir) })
 	group.Go(func() error {

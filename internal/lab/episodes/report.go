@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"reflect"
 	"strings"
 	"time"
 
@@ -44,11 +43,7 @@ func Compare(c Config, alone, killed *Played) *Report {
 	duration := func(t *schemas.Trajectory) float64 { return t.FinishedAt.Sub(t.StartedAt).Seconds() }
 	r.LengthP = bias.Compare(killed.sampleOf(length), alone.sampleOf(length)).P
 	r.DurationP = bias.Compare(killed.sampleOf(duration), alone.sampleOf(duration)).P
-	for id, t := range killed.trajectories {
-		if want := alone.trajectories[id]; want != nil && !reflect.DeepEqual(plainTrajectory(want), plainTrajectory(t)) {
-			r.Other++
-		}
-	}
+	r.Other = countOther(alone, killed)
 	return r
 }
 
