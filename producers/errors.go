@@ -31,7 +31,12 @@ var (
 	errCancelled = errors.New(schemas.WhyCancelled)
 	errDraining  = errors.New("the producer is draining")
 	errTimedOut  = errors.New("the episode's time limit")
+	// errJournalStands: a ticket that seemed new has a journal, for the broker has lost its deliveries. The episode begins again with it.
+	errJournalStands = errors.New("the ticket has a journal already")
 )
+
+// errEpisodeOver marks a ticket that comes again though its trajectory is stored, or its sample closed: the acknowledgement was lost.
+var errEpisodeOver = errors.New("the episode is over")
 
 // errUnserved marks a rollout whose time passed while it waited for the first token: the engines are full, or away.
 var errUnserved = errors.New("no engine served the episode in time")

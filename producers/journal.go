@@ -83,6 +83,8 @@ type journal struct {
 	interrupted bool
 	// shutOut: a newer producer has the episode. givenUp: the writing ended before the episode. withdrawn: the stored part was ended.
 	shutOut, givenUp, withdrawn bool
+	// fresh: as far as this producer knows nothing is recorded of the ticket.
+	fresh bool
 }
 
 // newJournal makes the journal of a ticket of which nothing is recorded.
@@ -91,7 +93,7 @@ func newJournal(
 ) *journal {
 	j := &journal{
 		cfg: cfg, store: store, metrics: metrics, head: head, overtaken: overtaken,
-		writing: make(chan struct{}, 1), began: time.Now(), past: new(past),
+		writing: make(chan struct{}, 1), began: time.Now(), past: new(past), fresh: true,
 	}
 	j.life, j.endLife = context.WithCancel(context.WithoutCancel(ctx))
 	j.writing <- struct{}{}
@@ -260,19 +262,23 @@ func (j *journal) writeRecord(ctx context.Context, record *schemas.JournalRecord
 	err := j.store.Append(ctx, record)
 	if err == nil {
 		j.metrics.journalWritten(record)
+		j.noteWritten()
 		return nil
 	}
 	overtaken, _ := errors.AsType[*streams.OvertakenError](err)
 	if j.endWriting(ctx, err, overtaken) {
 		// A producer that had the ticket before has written once more: what it wrote is not of this episode.
-		ended := *record
-		ended.Ended, ended.Contexts, ended.Samples, ended.Calls, ended.Notes = true, nil, nil, nil, nil
-		_ = j.store.Replace(ctx, &ended) // else the next producer takes the old part up
+		empty := *record
+		empty.Number, empty.Contexts, empty.Samples, empty.Calls, empty.Notes = 0, nil, nil, nil, nil
+		_ = j.store.Replace(ctx, &empty) // else the next producer takes the old part up
 	}
-	if overtaken == nil && ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return nil
+	return context.Cause(ctx)
+}
+
+func (j *journal) noteWritten() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.fresh = false
 }
 
 // endWriting ends the writing for an error, and reports whether the stored journal is of an earlier producer.
@@ -280,7 +286,11 @@ func (j *journal) endWriting(ctx context.Context, err error, overtaken *streams.
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	switch {
-	case overtaken != nil && overtaken.Newest != nil && overtaken.Newest.Delivery > j.head.Delivery:
+	case overtaken != nil && j.fresh:
+		j.stop()
+		j.shutOut = true
+		j.overtaken(errJournalStands)
+	case overtaken != nil && j.isBehind(overtaken.Newest):
 		j.stop()
 		j.shutOut = true
 		j.overtaken(errLeaseLost)
@@ -299,6 +309,12 @@ func (j *journal) endWriting(ctx context.Context, err error, overtaken *streams.
 	return false
 }
 
+// isBehind is whether a record that stands after this producer's is of a producer that came to the ticket later. Two deliveries may have
+// the same count: a broker that was killed has lost it.
+func (j *journal) isBehind(newest *schemas.JournalRecord) bool {
+	return newest != nil && (newest.Delivery > j.head.Delivery || newest.Delivery == j.head.Delivery && newest.Producer != j.head.Producer)
+}
+
 // keep writes what waits and leaves the journal for the producer that the ticket comes to.
 func (j *journal) keep(ctx context.Context) {
 	if j == nil {
@@ -309,7 +325,7 @@ func (j *journal) keep(ctx context.Context) {
 	j.close()
 }
 
-// end removes the journal: nothing is left to take up.
+// end removes the journal: the trajectory is stored, or the sample closed, and the ticket is not played again.
 func (j *journal) end(ctx context.Context) {
 	if j == nil {
 		return
@@ -323,6 +339,22 @@ func (j *journal) end(ctx context.Context) {
 	j.mu.Unlock()
 	record.Ended = true
 	_ = j.store.Replace(ctx, record) // else it goes with its age
+}
+
+// empty has the episode begin again at its next producer.
+func (j *journal) empty(ctx context.Context) {
+	if j == nil {
+		return
+	}
+	j.close()
+	if !j.store.Written() {
+		return
+	}
+	j.mu.Lock()
+	j.number = 0
+	record := j.newRecord()
+	j.mu.Unlock()
+	_ = j.store.Replace(ctx, record) // else the next producer fails where this one failed
 }
 
 // close ends the writing and waits for a write that is under way.
@@ -340,8 +372,9 @@ func (j *journal) close() {
 	j.writing <- struct{}{}
 }
 
-// openJournal opens the journal of a ticket, and takes up what it holds; nil where the producer keeps none.
-func (w *worker) openJournal(ctx context.Context, lease Lease, cancel context.CancelCauseFunc) (*journal, error) {
+// openJournal opens the journal of a ticket, and takes up what it holds; nil where the producer keeps none. stands is whether it is known
+// to hold something; else a ticket that is delivered for the first time is taken to have none.
+func (w *worker) openJournal(ctx context.Context, lease Lease, stands bool, cancel context.CancelCauseFunc) (*journal, error) {
 	keeper, keeps := w.stream.(JournalKeeper)
 	recorded := w.envs[lease.Ticket().Task].Recording != nil
 	if !keeps || recorded || w.cfg.Journal.Mode == JournalOff || w.cfg.Journal.Mode == "" {
@@ -355,7 +388,7 @@ func (w *worker) openJournal(ctx context.Context, lease Lease, cancel context.Ca
 		Run: ticket.Run, Ticket: ticket.ID, Basis: schemas.JournalBasis(ticket), Producer: w.cfg.Name, Delivery: max(1, delivery),
 	}
 	j := newJournal(ctx, w.cfg.Journal, keeper.OpenJournal(ticket), head, cancel, w.metrics)
-	if delivery <= 1 {
+	if delivery <= 1 && !stands {
 		return j, nil
 	}
 	return j, j.takeUp(ctx, lease)

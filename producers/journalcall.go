@@ -56,6 +56,9 @@ func (j *journal) beginCall(
 		if err := j.flush(ctx); err != nil {
 			return recorded, &result{err: err, own: true}
 		}
+		if cause := context.Cause(ctx); cause != nil { // the episode is another producer's
+			return recorded, &result{err: cause, own: true}
+		}
 	}
 	return recorded, nil
 }

@@ -78,7 +78,7 @@ func (e *Episode) StoreNotes(ctx context.Context) error {
 	return nil
 }
 
-// withdraw ends the stored part of an episode that goes on without its journal: a later producer would take up a part of it as all.
+// withdraw empties the stored part of an episode that goes on without its journal: a later producer would take up a part of it as all.
 func (j *journal) withdraw(ctx context.Context) error {
 	select {
 	case <-j.writing:
@@ -92,10 +92,10 @@ func (j *journal) withdraw(ctx context.Context) error {
 	j.mu.Lock()
 	record := j.newRecord()
 	j.mu.Unlock()
-	record.Ended = true
+	record.Number = 0
 	err := j.store.Replace(ctx, record)
 	switch overtaken, _ := errors.AsType[*streams.OvertakenError](err); {
-	case overtaken != nil && overtaken.Newest != nil && overtaken.Newest.Delivery > j.head.Delivery:
+	case overtaken != nil && j.isBehind(overtaken.Newest):
 		return errLeaseLost
 	case err != nil && ctx.Err() != nil:
 		return context.Cause(ctx)

@@ -64,7 +64,8 @@ func hasGoneOn(records []*schemas.JournalRecord) bool {
 	})
 }
 
-// takeUp reads what earlier producers have recorded, and shuts them out. It fails where another producer has the ticket, or ctx ends.
+// takeUp reads what earlier producers have recorded, and shuts them out. It fails where another producer has the ticket, where the episode is
+// over, or ctx ends.
 func (j *journal) takeUp(ctx context.Context, lease Lease) error {
 	for {
 		records, stored, err := j.store.Read(ctx)
@@ -80,6 +81,9 @@ func (j *journal) takeUp(ctx context.Context, lease Lease) error {
 			j.abandonWriting(journalUnavailable)
 			return nil //nolint:nilerr // it goes on without, and is counted
 		}
+		if n := len(records); n > 0 && j.isOver(records[n-1]) {
+			return errEpisodeOver
+		}
 		records = dropEnded(records)
 		if len(records) == 0 {
 			return nil
@@ -92,7 +96,7 @@ func (j *journal) takeUp(ctx context.Context, lease Lease) error {
 		if why != "" {
 			return j.beginAgain(ctx, why)
 		}
-		j.past, j.before, j.number, j.interrupted = read, newest.Elapsed, newest.Number+1, true
+		j.past, j.before, j.number, j.interrupted, j.fresh = read, newest.Elapsed, newest.Number+1, true, false
 		err = j.store.Append(ctx, j.newRecord())
 		if errors.Is(err, streams.ErrOvertaken) {
 			continue // a last record of the producer before, or a newer producer
@@ -110,7 +114,12 @@ func (j *journal) takeUp(ctx context.Context, lease Lease) error {
 	}
 }
 
-// dropEnded drops the records of an earlier episode of the ticket, whose acknowledgement was lost.
+// isOver is whether the newest record of the ticket says that its trajectory is stored, or its sample closed.
+func (j *journal) isOver(newest *schemas.JournalRecord) bool {
+	return newest.Ended && newest.Ticket == j.head.Ticket && bytes.Equal(newest.Basis, j.head.Basis)
+}
+
+// dropEnded drops the records of an earlier episode.
 func dropEnded(records []*schemas.JournalRecord) []*schemas.JournalRecord {
 	for i, r := range slices.Backward(records) {
 		if r.Ended {
@@ -129,7 +138,7 @@ func isUnreadable(err error) bool {
 // beginAgain puts an empty journal in the place of a journal that is of no use.
 func (j *journal) beginAgain(ctx context.Context, why string) error {
 	j.metrics.journalBegunAgain(why)
-	j.number = 0
+	j.number, j.fresh = 0, false
 	err := j.store.Replace(ctx, j.newRecord())
 	overtaken, _ := errors.AsType[*streams.OvertakenError](err)
 	if overtaken != nil && overtaken.Newest != nil && overtaken.Newest.Delivery > j.head.Delivery {

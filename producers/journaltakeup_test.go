@@ -87,7 +87,7 @@ func TestATicketThatWasIssuedAnewGoesBack(t *testing.T) {
 		env := journalEnvironment(t, newSeeded(300*time.Millisecond), 5, newCounted("look", producers.EffectsNone, time.Second))
 		led := newLedger(newStream())
 		led.left = 1
-		r := &schemas.JournalRecord{Run: ticket.Run, Ticket: ticket.ID, Basis: schemas.JournalBasis(ticket), Producer: "p0", Delivery: 2, Ended: true}
+		r := &schemas.JournalRecord{Run: ticket.Run, Ticket: ticket.ID, Basis: schemas.JournalBasis(ticket), Producer: "p0", Delivery: 2}
 		data, err := schemas.Marshal(r)
 		require.NoError(t, err)
 		led.records[ticket.ID], led.next = []stored{{7, data}}, 7

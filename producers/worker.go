@@ -120,23 +120,19 @@ func (w *worker) takeUnlessPaused(ctx context.Context) (Lease, error) {
 func (w *worker) serveTicket(working, settling context.Context, lease Lease) error {
 	ticket := lease.Ticket()
 	log := w.log.With("ticket", ticket.ID, "delivery", lease.Delivery())
-	ctx, cancel := context.WithCancelCause(working)
-	defer cancel(nil)
-	unwatch := watchLease(ctx, lease, cancel)
-	defer unwatch()
 	w.metrics.episodeRunning(1)
 	defer w.metrics.episodeRunning(-1)
 
 	story := Served{Ticket: ticket, Delivery: lease.Delivery(), Producer: w.cfg.Name, Leased: time.Now()}
-	var trajectory *schemas.Trajectory
-	journal, err := w.openJournal(ctx, lease, cancel)
+	trajectory, journal, err := w.playTicket(working, lease, false, &story)
+	for range mostStands {
+		if !errors.Is(err, errJournalStands) {
+			break
+		}
+		journal.close()
+		trajectory, journal, err = w.playTicket(working, lease, true, &story)
+	}
 	defer journal.close()
-	if err == nil {
-		trajectory, err = w.produceTrajectory(ctx, ticket, cancel, journal, &story)
-	}
-	if cause := context.Cause(ctx); err != nil && cause != nil {
-		err = cause
-	}
 	if err == nil {
 		// A lease that is lost now ends nothing: the work is done, and where another producer does it again only the first counts.
 		err = w.publishTrajectory(working, trajectory, &story)
@@ -156,6 +152,27 @@ func (w *worker) serveTicket(working, settling context.Context, lease Lease) err
 	return nil
 }
 
+// mostStands bounds how often a producer begins an episode again because its journal, which seemed empty, is not.
+const mostStands = 3
+
+// playTicket runs the episode of a ticket, from where its journal ends where stands says that it has a journal, or its deliveries do. The
+// caller closes the journal.
+func (w *worker) playTicket(working context.Context, lease Lease, stands bool, story *Served) (*schemas.Trajectory, *journal, error) {
+	ctx, cancel := context.WithCancelCause(working)
+	defer cancel(nil)
+	unwatch := watchLease(ctx, lease, cancel)
+	defer unwatch()
+	var trajectory *schemas.Trajectory
+	journal, err := w.openJournal(ctx, lease, stands, cancel)
+	if err == nil {
+		trajectory, err = w.produceTrajectory(ctx, lease.Ticket(), cancel, journal, story)
+	}
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		err = cause
+	}
+	return trajectory, journal, err
+}
+
 // endTicket ends the lease of a ticket whose work ended with an error, nil where its trajectory is stored.
 func (w *worker) endTicket(settling context.Context, lease Lease, journal *journal, err error, log *slog.Logger) {
 	ticket := lease.Ticket()
@@ -164,10 +181,14 @@ func (w *worker) endTicket(settling context.Context, lease Lease, journal *journ
 		w.noteOutcome(ticket.Task, nil)
 		w.acknowledge(settling, lease, log)
 		journal.end(settling)
+	case errors.Is(err, errEpisodeOver):
+		w.metrics.episodeDropped("over", "")
+		log.Debug("the ticket is acknowledged once more: its episode is over")
+		w.acknowledge(settling, lease, log)
 	case errors.Is(err, ErrNotRecorded):
 		w.metrics.episodeDropped("not_recorded", "")
 		log.Debug("the sample is closed", "err", err)
-		w.closeSample(settling, lease, err, log)
+		w.closeSample(settling, lease, nil, err, log)
 	case errors.Is(err, errLeaseLost):
 		w.metrics.episodeDropped("lease_lost", "")
 		log.Warn("lease lost: the ticket is somebody else's now")
@@ -178,13 +199,11 @@ func (w *worker) endTicket(settling context.Context, lease Lease, journal *journ
 		}
 	case errors.Is(err, errStale), errors.Is(err, errCancelled):
 		w.metrics.episodeDropped("cancelled", "")
-		w.closeSample(settling, lease, err, log)
-		journal.end(settling)
+		w.closeSample(settling, lease, journal, err, log)
 	case endsForTools(err):
 		w.metrics.episodeDropped(dropReason(err, ""), "")
 		log.Warn("an episode of another producer cannot go on: its sample is closed", "err", err)
-		w.closeSample(settling, lease, err, log)
-		journal.end(settling)
+		w.closeSample(settling, lease, journal, err, log)
 	case errors.Is(err, errDraining):
 		w.metrics.episodeDropped("drained", "")
 		journal.keep(settling)
@@ -201,8 +220,7 @@ func (w *worker) endTicket(settling context.Context, lease Lease, journal *journ
 			level = slog.LevelDebug
 		}
 		log.Log(settling, level, "episode failed for the last time: its sample is closed", "err", err)
-		w.closeSample(settling, lease, err, log)
-		journal.end(settling)
+		w.closeSample(settling, lease, journal, err, log)
 	default:
 		w.metrics.episodeDropped(dropReason(err, "returned"), causeLabel(err))
 		delay := w.cfg.retryDelay(lease.Delivery())
@@ -214,7 +232,7 @@ func (w *worker) endTicket(settling context.Context, lease Lease, journal *journ
 		if errors.Is(err, ErrUnavailable) {
 			journal.keep(settling) // nothing was wrong with what it has done
 		} else {
-			journal.end(settling)
+			journal.empty(settling)
 		}
 		w.giveBack(settling, lease, delay, log)
 	}
@@ -359,7 +377,7 @@ func (w *worker) acknowledge(ctx context.Context, lease Lease, log *slog.Logger)
 
 // closeSample publishes that the sample will not come, then ends the ticket; where that fails, the ticket goes back, so that another
 // producer closes the sample.
-func (w *worker) closeSample(ctx context.Context, lease Lease, why error, log *slog.Logger) {
+func (w *worker) closeSample(ctx context.Context, lease Lease, journal *journal, why error, log *slog.Logger) {
 	t := lease.Ticket()
 	err := w.stream.CloseGroup(ctx, &schemas.GroupClosed{
 		Run: t.Run, Group: t.Group, Cancelled: []int{t.Sample}, Why: why.Error(), Producer: w.cfg.Name, ClosedAt: time.Now().UTC(),
@@ -370,6 +388,7 @@ func (w *worker) closeSample(ctx context.Context, lease Lease, why error, log *s
 		return
 	}
 	w.acknowledge(ctx, lease, log)
+	journal.end(ctx)
 }
 
 func (w *worker) giveBack(ctx context.Context, lease Lease, delay time.Duration, log *slog.Logger) {

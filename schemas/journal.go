@@ -19,7 +19,7 @@ type JournalRecord struct {
 	Number int `msgpack:"number"`
 	// Elapsed is how long producers have worked on the episode, the time before a take-up included.
 	Elapsed time.Duration `msgpack:"elapsed"`
-	// Ended is whether nothing is left to take up: the trajectory is stored, or the sample is closed.
+	// Ended is whether nothing is left to take up: the trajectory is stored, or the sample is closed. The ticket is not played again.
 	Ended    bool             `msgpack:"ended,omitempty"`
 	Contexts []JournalContext `msgpack:"contexts,omitempty"`
 	Samples  []JournalSample  `msgpack:"samples,omitempty"`

@@ -303,7 +303,7 @@ func TestReportSaysWhatWentWrong(t *testing.T) {
 	r.Print(&out)
 	require.NoError(t, r.Err())
 	require.Contains(t, out.String(), "kills         broker=2 trainer_after_ack=1\n")
-	require.Contains(t, out.String(), "\nchaos: kills=3 lost=0 twice=0 stale_over_bound=0 prompts_skipped=0 steps_missing=0 contradicted=0 hostile_trained=0 trouble=0 steps=9\n")
+	require.Contains(t, out.String(), "\nchaos: kills=3 lost=0 twice=0 stale_over_bound=0 prompts_skipped=0 steps_missing=0 contradicted=0 hostile_trained=0 tools_twice=0 trouble=0 steps=9 effective=n/a\n")
 
 	r.Audit.Lost, r.HostileTrained, r.Trouble = audit.List{Count: 1, First: []string{"g-0, sequence 4"}}, []string{"junk"}, []string{"broker ended by itself"}
 	out.Reset()

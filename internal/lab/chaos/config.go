@@ -3,6 +3,7 @@ package chaos
 import (
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -44,6 +45,8 @@ type Config struct {
 	Lease                                 time.Duration
 	// Archive is how the run keeps the messages of its stream.
 	Archive Archive
+	// Journal is whether episodes keep journals from their first call of a tool on: then no call may be made twice.
+	Journal bool
 	// Mode is ModeProcesses or ModeEmbedded.
 	Mode string
 	// Engine trains and samples, as [WithEngine] has set it up: a value of Engines.
@@ -93,6 +96,9 @@ func (c *Config) Validate() error {
 	}
 	return check.All(errs...)
 }
+
+// calls is the file in which tools write their calls down.
+func (c *Config) calls() string { return filepath.Join(c.Dir, "calls") }
 
 // roleNames are the names of the processes of a run.
 func (c *Config) roleNames() []string {

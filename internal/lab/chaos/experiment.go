@@ -39,6 +39,9 @@ type experiment struct {
 	stranger *stranger
 	// refused are the rejected stream's messages from each time that it was lost with the broker's store.
 	refused []audit.Refused
+	// storeLost is when the broker's store was lost, or put back. Faults came from faultsBegan to faultsEnded.
+	storeLost                []time.Time
+	faultsBegan, faultsEnded time.Time
 
 	mu      sync.Mutex
 	rng     *rand.Rand
@@ -116,6 +119,7 @@ func (h *experiment) newProcess(name, command string, flags ...string) *process 
 			p.env = append(p.env, v)
 		}
 	}
+	p.env = append(p.env, CallsEnv+"="+h.cfg.calls())
 	return p
 }
 
@@ -138,6 +142,7 @@ func (h *experiment) runRoles(ctx context.Context) error {
 		return h.finishRun(ctx)
 	}
 	h.printLine("the run learns; faults begin")
+	h.faultsBegan = time.Now()
 	switch {
 	case len(h.cfg.Kills) > 0:
 		h.killInTurn(ctx)
@@ -145,6 +150,7 @@ func (h *experiment) runRoles(ctx context.Context) error {
 		h.injectFaults(ctx)
 	}
 	h.setCalm()
+	h.faultsEnded = time.Now()
 	h.printLine("faults end")
 	if h.cfg.Ends {
 		h.awaitEnd(ctx)

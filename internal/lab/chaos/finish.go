@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -53,7 +54,7 @@ func (h *experiment) finishRun(ctx context.Context) error {
 	}
 	h.report.Steps = h.report.Audit.Steps
 	h.judgeStrangers()
-	return h.judgeArchive()
+	return errors.Join(h.judgeArchive(), h.judgeCalls(), h.measureEffective())
 }
 
 // gatherEvidence gathers the messages that the witness saw, that were refused, and that a trainer would read again.

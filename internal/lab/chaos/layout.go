@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-rl/weir/internal/config"
+	"github.com/weir-rl/weir/producers"
 )
 
 // Small changes a configuration to a run whose steps are quick, which does not end, and whose streams fill and forget soon.
@@ -22,6 +23,7 @@ func Small(c *config.Config) {
 	c.Trainer.Optimizer.LearningRate = 1e-5
 	c.Trainer.Limits.Timeout = 20 * time.Second
 	c.Producer.Concurrency = 32
+	c.Producer.Journal.Mode = producers.JournalOn
 	c.Producer.RetryDelay, c.Producer.MaxRetryDelay = 200*time.Millisecond, 2*time.Second
 	c.Producer.Grace, c.Producer.Settle = 5*time.Second, 5*time.Second
 	c.Inference.Slots = 64

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -28,6 +29,7 @@ type process struct {
 	gone  chan struct{} // closed when child has been waited for
 	err   error         // how it ended
 	asked bool          // whether it was asked to end
+	ends  []time.Time   // of all children
 }
 
 // startChild starts the child, which ends itself after a stage, "publish:3", unless that is "".
@@ -55,6 +57,7 @@ func (p *process) startChild(armed string) error {
 		_ = out.Close() // the child has written its last
 		p.mu.Lock()
 		p.err = err
+		p.ends = append(p.ends, time.Now())
 		asked := p.asked
 		close(gone)
 		p.mu.Unlock()
@@ -126,6 +129,13 @@ func (p *process) sendSignal(s syscall.Signal) {
 	if p.child != nil && !p.hasEnded() {
 		_ = p.child.Process.Signal(s) // it may have ended this moment
 	}
+}
+
+// allEnds are the times at which children ended.
+func (p *process) allEnds() []time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.ends)
 }
 
 // childPid is the child's, 0 where none runs.

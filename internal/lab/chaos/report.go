@@ -31,6 +31,9 @@ type Report struct {
 	Audit      *audit.Report  `json:"audit"`
 	// Archive is nil where the run keeps no messages.
 	Archive *ArchiveReport `json:"archive,omitempty"`
+	Tools   *ToolsReport   `json:"tools,omitempty"`
+	// Effective is nil where no faults came, or too few steps were done without.
+	Effective *EffectiveReport `json:"effective_time,omitempty"`
 	// Trouble lists everything else that went wrong: roles that ended unasked, a run that did not go on.
 	Trouble []string `json:"trouble"`
 }
@@ -41,7 +44,7 @@ func (r *Report) Err() error {
 	if r.Audit != nil {
 		errs = append(errs, r.Audit.Err())
 	}
-	errs = append(errs, r.Archive.Err())
+	errs = append(errs, r.Archive.Err(), r.Tools.Err())
 	if n := len(r.HostileTrained); n > 0 {
 		errs = append(errs, fmt.Errorf("%d strangers' messages were trained on", n))
 	}
@@ -87,6 +90,18 @@ func (r *Report) Print(out io.Writer) {
 	} else {
 		line("archive", fmt.Sprintf("%d messages kept, %d faults, trained on unkept %d", kept.Messages, len(kept.Damage), len(kept.Unkept)))
 	}
+	called := r.Tools
+	if called == nil {
+		called = &ToolsReport{}
+	}
+	line("tools", fmt.Sprintf("%d calls made, %d of them twice; again after their journals had gone with the store %d, with a broker killed within %s %d",
+		called.Calls, len(called.Twice), called.WithStore, unwritten, called.WithBroker))
+	effective := "n/a"
+	if e := r.Effective; e != nil {
+		effective = fmt.Sprintf("%.0f%%", 100*e.Share)
+		line("effective", fmt.Sprintf("%s of %.0f seconds with faults: %d steps, at %.2f seconds each of %d steps without faults",
+			effective, e.FaultSeconds, e.FaultSteps, e.CalmSeconds, e.CalmSteps))
+	}
 	for _, list := range []struct {
 		title string
 		lines []string
@@ -101,15 +116,16 @@ func (r *Report) Print(out io.Writer) {
 		{"HOSTILE", cutLines(r.HostileTrained)},
 		{"ARCHIVE", cutLines(kept.Damage)},
 		{"UNKEPT", cutLines(kept.Unkept)},
+		{"CALLED TWICE", cutLines(called.Twice)},
 		{"TROUBLE", cutLines(r.Trouble)},
 	} {
 		for _, text := range list.lines {
 			line(list.title, text)
 		}
 	}
-	fmt.Fprintf(out, "chaos: kills=%d lost=%d twice=%d stale_over_bound=%d prompts_skipped=%d steps_missing=%d contradicted=%d hostile_trained=%d trouble=%d steps=%d\n",
+	fmt.Fprintf(out, "chaos: kills=%d lost=%d twice=%d stale_over_bound=%d prompts_skipped=%d steps_missing=%d contradicted=%d hostile_trained=%d tools_twice=%d trouble=%d steps=%d effective=%s\n",
 		Total(r.Kills), a.Lost.Count, a.Twice.Count, a.Stale.Count, a.Skipped.Count, a.Gaps.Count, a.Contradicted.Count,
-		len(r.HostileTrained), len(r.Trouble), r.Steps)
+		len(r.HostileTrained), len(called.Twice), len(r.Trouble), r.Steps, effective)
 }
 
 // linesShown bounds the printed lines of a list of faults.

@@ -86,6 +86,7 @@ func (h *experiment) rememberStore(ctx context.Context, keeps uint64) error {
 		}
 		h.refused = append(h.refused, refused...)
 		h.witness.markLost(info, keeps)
+		h.storeLost = append(h.storeLost, time.Now())
 		return nil
 	})
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/weir-rl/weir/internal/fault"
 	"github.com/weir-rl/weir/internal/lab/chaos"
 	"github.com/weir-rl/weir/internal/ports"
+	"github.com/weir-rl/weir/producers"
 )
 
 func (l *lab) chaosCommand() *cobra.Command {
@@ -24,9 +25,11 @@ roles with SIGKILL, the trainer also between any two parts of a step; freezes th
 malformed, truncated, foreign, duplicate, replayed and oversized messages, and well-formed lies about samples of open groups; steals
 tickets; kills the archive too where it is a role of its own; takes the broker away for longer than a lease; fills the ticket and the trajectory stream at once; and has the broker's store
 come back empty, or shorter than it was read. With --engine, ranks and samplers of PyTorch or inference servers are killed and frozen
-as well, and none of them may be left when its role has ended. A witness beside the trainer writes down
+as well, and none of them may be left when its role has ended. Each call of a tool counts as having an effect, and none may be made twice
+where producer.journal.mode is not off; it is on here. A witness beside the trainer writes down
 every message that the broker stored. In the end every one of them must be accounted for, and a summary is printed;
-the exit status says whether every promise held.`,
+the exit status says whether every promise held. The effective time is the steps that were done while faults came, times the seconds that
+a step took before and after, as a share of the time with faults.`,
 		Example: "  weir-lab chaos --minutes 10\n  weir-lab chaos --minutes 1 --mode embedded --seed 7 --keep\n  weir-lab chaos --minutes 5 --every 6s --engine torch",
 	}
 	minutes := cmd.Flags().Float64("minutes", 1, "how long faults go on")
@@ -42,7 +45,7 @@ the exit status says whether every promise held.`,
 	fill := cmd.Flags().Bool("fill", true, "also fill the trajectory and ticket streams to their limits")
 	lose := cmd.Flags().Bool("lose", true, "also have the broker's store come back empty, or shorter than it was read")
 	kills := cmd.Flags().StringSlice("kill", nil, "kill just these roles, once each, in turn, in place of random faults")
-	steps := cmd.Flags().Int64("steps", 3, "steps that the run must do before the faults, and after them")
+	steps := cmd.Flags().Int64("steps", 20, "steps that the run must do before the faults, and after them")
 	l.addConfigFlags(cmd)
 	format := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
@@ -78,7 +81,7 @@ the exit status says whether every promise held.`,
 		c.Run, c.Broker, c.Checkpoints = cfg.Run.Name, cfg.Broker.Listen, cfg.Trainer.Checkpoint.Dir
 		c.Eta, c.Reuse = cfg.Trainer.Eta, cfg.Trainer.Reuse
 		c.Store, c.Lease = cfg.Broker.StoreDir, cfg.Streams.Lease
-		c.Archive = chaos.ArchiveOf(cfg)
+		c.Archive, c.Journal = chaos.ArchiveOf(cfg), cfg.Producer.Journal.Mode != producers.JournalOff
 		report, err := chaos.Run(cmd.Context(), c)
 		if err != nil {
 			return errors.Join(err, fmt.Errorf("the run is in %s", home))

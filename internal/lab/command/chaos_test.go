@@ -68,7 +68,7 @@ func harnessed(t *testing.T, mode string, change func(*config.Config)) chaos.Con
 	return chaos.Config{
 		Program: []string{program(t), roleCommand}, Dir: filepath.Join(home, "logs"), File: file,
 		Run: cfg.Run.Name, Broker: cfg.Broker.Listen, Checkpoints: cfg.Trainer.Checkpoint.Dir, Eta: cfg.Trainer.Eta,
-		Reuse: cfg.Trainer.Reuse, Archive: chaos.ArchiveOf(cfg),
+		Reuse: cfg.Trainer.Reuse, Archive: chaos.ArchiveOf(cfg), Journal: cfg.Producer.Journal.Mode != producers.JournalOff,
 		Store: cfg.Broker.StoreDir, Lease: cfg.Streams.Lease,
 		Mode: mode, Engine: chaos.EngineNative, Seed: 1, Duration: time.Minute, Every: 2 * time.Second, Steps: 3, Patience: 3 * time.Minute,
 		Out: t.Output(),

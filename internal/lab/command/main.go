@@ -57,6 +57,9 @@ func runWeir() int {
 	if doors.AfterStage, err = chaos.KillAfter(os.Environ()); err != nil {
 		return exitStatus(config.Invalid(err), os.Stderr)
 	}
+	if err = chaos.RecordCalls(&doors, os.Environ()); err != nil {
+		return exitStatus(err, os.Stderr)
+	}
 	doors.AfterStage = stageClock(os.Environ(), doors.AfterStage)
 	os.Args = append(os.Args[:1:1], os.Args[2:]...)
 	return cli.Main(doors)

@@ -44,14 +44,14 @@ func RunProducer(ctx context.Context, text string) error {
 		return err
 	}
 	defer source.Close()
-	file, err := os.OpenFile(filepath.Join(c.Dir, callsFile), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	calls, err := harness.OpenCallLog(filepath.Join(c.Dir, callsFile))
 	if err != nil {
-		return fmt.Errorf("open the record of calls: %w", err)
+		return err
 	}
-	defer file.Close()
+	defer calls.Close()
 	client := generate.NewClient(run, generate.ClientOptions{})
 	defer client.Close()
-	env, err := c.newEnvironment(client, file)
+	env, err := c.newEnvironment(client, calls)
 	if err != nil {
 		return err
 	}

@@ -108,8 +108,12 @@ func Play(ctx context.Context, c Config, program []string, dir string) (*Played,
 	}
 	s.out.Sampled, s.out.SampledAgain = s.engine.Sampled()
 	s.out.TakenUp, s.out.JournalBytes, s.out.JournalRecords = s.taken.Load(), s.bytes.Load(), s.number.Load()
-	s.out.OutsideTwice, s.out.AnsweredTwice, err = countCalls(filepath.Join(dir, callsFile))
-	return s.out, err
+	calls, err := harness.ReadCalls(filepath.Join(dir, callsFile))
+	if err != nil {
+		return nil, err
+	}
+	s.out.OutsideTwice, s.out.AnsweredTwice = countCalls(calls)
+	return s.out, nil
 }
 
 // watchJournals counts the records of journals as they are published.
@@ -227,20 +231,15 @@ func (s *stage) endProducer(c *exec.Cmd) {
 	}
 }
 
-// countCalls counts the calls that were made twice.
-func countCalls(file string) (outside, answered int, err error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return 0, 0, fmt.Errorf("read the record of calls: %w", err)
-	}
-	for line, n := range countLines(string(text)) {
-		switch {
-		case n < 2:
-		case len(line) > 9 && line[:9] == "began pay":
-			outside += n - 1
-		case len(line) > 10 && line[:10] == "ended work":
-			answered += n - 1
+// countCalls counts the calls with an effect that were made twice, and the other calls that ended twice.
+func countCalls(calls []*harness.ToolCall) (outside, answered int) {
+	for _, c := range calls {
+		switch c.Tool {
+		case toolPay:
+			outside += max(0, len(c.Began)-1)
+		case toolWork:
+			answered += max(0, len(c.Ended)-1)
 		}
 	}
-	return outside, answered, nil
+	return outside, answered
 }

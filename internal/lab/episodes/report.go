@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/weir-rl/weir/internal/lab/harness"
@@ -130,13 +129,4 @@ func (r *Report) Print(out io.Writer) {
 	for why, n := range r.Killed.Closed {
 		fmt.Fprintf(out, "closed %d: %s\n", n, why)
 	}
-}
-
-// countLines counts equal lines.
-func countLines(text string) map[string]int {
-	out := map[string]int{}
-	for line := range strings.Lines(text) {
-		out[strings.TrimSpace(line)]++
-	}
-	return out
 }

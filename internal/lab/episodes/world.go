@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"time"
 
@@ -22,6 +21,8 @@ const (
 	stopToken  = 5
 	turnTokens = 16
 	longest    = 60 // turns of an episode
+	// toolPay has an effect outside its episode, toolWork has none.
+	toolPay, toolWork = "pay", "work"
 )
 
 // newTicket is a ticket, whose seed fixes the episode.
@@ -53,9 +54,9 @@ func (wanderer) Run(ctx context.Context, e *producers.Episode) error {
 		for _, token := range said {
 			sum += int(token)
 		}
-		calls := []producers.ToolCall{{Name: "work", Arguments: fmt.Sprint(sum)}}
+		calls := []producers.ToolCall{{Name: toolWork, Arguments: fmt.Sprint(sum)}}
 		if sum%5 == 0 {
-			calls = append(calls, producers.ToolCall{Name: "pay", Arguments: fmt.Sprint(sum)})
+			calls = append(calls, producers.ToolCall{Name: toolPay, Arguments: fmt.Sprint(sum)})
 		}
 		observations, err := e.Calls(ctx, calls)
 		if err != nil {
@@ -76,7 +77,7 @@ func (wanderer) Run(ctx context.Context, e *producers.Episode) error {
 type tool struct {
 	name    string
 	effects producers.Effects
-	file    *os.File
+	log     *harness.CallLog
 	takes   func(seed uint64, index int) time.Duration
 }
 
@@ -84,17 +85,13 @@ func (t *tool) Spec() producers.ToolSpec   { return producers.ToolSpec{Name: t.n
 func (t *tool) Effects() producers.Effects { return t.effects }
 
 func (t *tool) Call(ctx context.Context, c producers.Call) (producers.Observation, error) {
-	note := func(what string) error {
-		_, err := fmt.Fprintf(t.file, "%s %s %s %d\n", what, t.name, c.Episode, c.Index)
-		return err
-	}
-	if err := note("began"); err != nil {
+	if err := t.log.Begin(t.name, c.Episode, c.Index); err != nil {
 		return producers.Observation{}, err
 	}
 	if err := harness.Wait(ctx, t.takes(c.Seed, c.Index)); err != nil {
 		return producers.Observation{}, err
 	}
-	return producers.Observation{Text: fmt.Sprintf("%s %d", c.Arguments, c.Index)}, note("ended")
+	return producers.Observation{Text: fmt.Sprintf("%s %d", c.Arguments, c.Index)}, t.log.End(t.name, c.Episode, c.Index)
 }
 
 // toolTime is how long a call takes, which the episode's seed and the call's index fix.
@@ -116,7 +113,7 @@ func (reward) Score(context.Context, *schemas.Ticket, *producers.Transcript) (pr
 }
 
 // newEnvironment is the environment of the episodes.
-func (c *Config) newEnvironment(policy producers.Policy, file *os.File) (producers.Environment, error) {
+func (c *Config) newEnvironment(policy producers.Policy, log *harness.CallLog) (producers.Environment, error) {
 	var words []string
 	for i := range 32 {
 		words = append(words, fmt.Sprintf("w%c%c", 'a'+i/26, 'a'+i%26))
@@ -128,8 +125,8 @@ func (c *Config) newEnvironment(policy producers.Policy, file *os.File) (produce
 	}
 	return producers.Environment{
 		Policy: policy, Tokenizer: tok, Agent: wanderer{}, Reward: reward{}, Tools: []producers.Tool{
-			&tool{"work", producers.EffectsNone, file, c.toolTime},
-			&tool{"pay", producers.EffectsOutside, file, func(uint64, int) time.Duration { return 0 }},
+			&tool{toolWork, producers.EffectsNone, log, c.toolTime},
+			&tool{toolPay, producers.EffectsOutside, log, func(uint64, int) time.Duration { return 0 }},
 		},
 	}, nil
 }
