@@ -57,7 +57,7 @@ func (t *counted) count() (n int) {
 	return n
 }
 
-// Invariant: where the broker has lost how often it delivered a ticket, a tool that changes something outside is called once all the same.
+// Invariant: a tool that changes something outside is called once though the broker has lost how often it delivered the ticket.
 //
 // Such a ticket came as if for the first time, its journal was given up, and the calls were made again.
 func TestInvariantLostDeliveriesMakeNoCallAgain(t *testing.T) {

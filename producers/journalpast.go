@@ -64,8 +64,8 @@ func hasGoneOn(records []*schemas.JournalRecord) bool {
 	})
 }
 
-// takeUp reads what earlier producers have recorded, and shuts them out. It fails where another producer has the ticket, where the episode is
-// over, or ctx ends.
+// takeUp reads what earlier producers have recorded, and shuts them out. It fails where another producer has the ticket, where the episode
+// is over, or ctx ends.
 func (j *journal) takeUp(ctx context.Context, lease Lease) error {
 	for {
 		records, stored, err := j.store.Read(ctx)

@@ -53,6 +53,7 @@ var switches = map[string]struct{ off, on map[string]string }{
 	"tries":         {on: map[string]string{"tools.search.retry.attempts": "3"}},
 	"breaker":       {on: map[string]string{"tools.search.breaker.failures": "3"}},
 	"latency":       {on: map[string]string{"tools.search.latency.median": "1s", "tools.search.latency.p99": "2s"}},
+	"slow calls":    {on: map[string]string{"tools.search.latency.slow_share": "0.1", "tools.search.latency.slow": "1s"}},
 	"cut":           {off: map[string]string{"tools.search.cut.max_tokens": "0"}},
 	"length":        {on: map[string]string{"tasks.library.reward.length": "0.1"}},
 	"critic":        {on: map[string]string{"trainer.advantage.name": "gae", "trainer.critic.network": "head"}},

@@ -121,6 +121,8 @@ func (t *Tool) Unread(key string) string {
 		return "cut.max_tokens is 0"
 	case key == "latency.p99" && t.Latency.Median == 0:
 		return "latency.median is 0"
+	case key == "latency.slow" && t.Latency.SlowShare == 0:
+		return "latency.slow_share is 0"
 	}
 	if why := t.Guard.Unread(key); why != "" {
 		return why

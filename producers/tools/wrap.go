@@ -14,12 +14,17 @@ import (
 )
 
 // LatencyConfig draws a tool's latency from a log-normal distribution, which has the long tail of real
-// services. The zero value adds none.
+// services; or, with SlowShare, from two modes. The zero value adds none.
 type LatencyConfig struct {
 	// Median of the latency; 0 adds none.
 	Median time.Duration `koanf:"median"`
 	// P99 is the 99th percentile, >= Median.
 	P99 time.Duration `koanf:"p99"`
+	// SlowShare is the share of the calls that take Slow in place of a latency of that distribution, 0 to 1: a service that answers most
+	// calls from memory, say. 0 is none.
+	SlowShare float64 `koanf:"slow_share"`
+	// Slow is how long such a call takes, >= 0.
+	Slow time.Duration `koanf:"slow"`
 }
 
 // Validate reports every fault.
@@ -27,6 +32,8 @@ func (c LatencyConfig) Validate() error {
 	return check.All(
 		check.NotNegative("median", c.Median),
 		check.That(c.P99 >= c.Median, "p99", "%s: must not be below the median, %s", c.P99, c.Median),
+		check.Between("slow_share", c.SlowShare, 0, 1),
+		check.NotNegative("slow", c.Slow),
 	)
 }
 
@@ -36,11 +43,14 @@ const z99 = 2.3263478740408408
 // Draw returns the latency of the index-th call of an episode with this seed: the same for the same
 // arguments.
 func (c LatencyConfig) Draw(seed uint64, index int) time.Duration {
+	rng := rand.New(rand.NewPCG(seed, uint64(index)))
+	if c.SlowShare > 0 && rng.Float64() < c.SlowShare {
+		return c.Slow
+	}
 	if c.Median <= 0 {
 		return 0
 	}
 	sigma := math.Log(float64(c.P99)/float64(c.Median)) / z99
-	rng := rand.New(rand.NewPCG(seed, uint64(index)))
 	return time.Duration(float64(c.Median) * math.Exp(sigma*rng.NormFloat64()))
 }
 

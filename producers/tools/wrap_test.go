@@ -32,6 +32,28 @@ func TestLatencyDistribution(t *testing.T) {
 	require.NoError(t, LatencyConfig{}.Validate())
 }
 
+// So many calls take the slow time, and the others their own; the share alone decides which.
+func TestLatencyOfTwoModes(t *testing.T) {
+	cfg := LatencyConfig{Median: 50 * time.Millisecond, P99: 50 * time.Millisecond, SlowShare: 0.1, Slow: 1200 * time.Millisecond}
+	slow := 0
+	for seed := range uint64(5000) {
+		for index := range 4 {
+			took := cfg.Draw(seed, index)
+			require.Equal(t, took, cfg.Draw(seed, index))
+			if took == cfg.Slow {
+				slow++
+				continue
+			}
+			require.Equal(t, cfg.Median, took)
+		}
+	}
+	require.InDelta(t, 2000, slow, 130) // three standard deviations
+	require.Equal(t, time.Second, LatencyConfig{SlowShare: 1, Slow: time.Second}.Draw(1, 1))
+	require.Zero(t, LatencyConfig{Slow: time.Second}.Draw(1, 1))
+	require.ErrorContains(t, LatencyConfig{SlowShare: 1.5}.Validate(), "slow_share: 1.5")
+	require.ErrorContains(t, LatencyConfig{Slow: -1}.Validate(), "slow: -1ns")
+}
+
 func TestSlowWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := LatencyConfig{Median: time.Second, P99: 3 * time.Second}

@@ -74,7 +74,7 @@ func TestWhichCallsCountAsMadeTwice(t *testing.T) {
 		{call: call(1, 2, 3), lost: []time.Time{at(2.5)}, twice: 1, withStore: 1},
 		{call: call(1, 2), lost: []time.Time{at(0.9), at(2.1)}, twice: 1},
 		{call: call(1, 2), kills: []time.Time{at(1.1)}, broker: 1},
-		{call: call(1, 2), kills: []time.Time{at(1.3)}, twice: 1},
+		{call: call(1, 4), kills: []time.Time{at(2.1)}, twice: 1},
 		{call: call(1, 1.05), kills: []time.Time{at(1.1)}, twice: 1},
 	} {
 		r := newToolsReport([]*harness.ToolCall{c.call}, c.lost, c.kills, true)

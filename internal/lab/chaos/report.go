@@ -94,7 +94,8 @@ func (r *Report) Print(out io.Writer) {
 	if called == nil {
 		called = &ToolsReport{}
 	}
-	line("tools", fmt.Sprintf("%d calls made, %d of them twice; again after their journals had gone with the store %d, with a broker killed within %s %d",
+	line("tools", fmt.Sprintf(
+		"%d calls made, %d of them twice; again after their journals had gone with the store %d, with a broker killed within %s %d",
 		called.Calls, len(called.Twice), called.WithStore, unwritten, called.WithBroker))
 	effective := "n/a"
 	if e := r.Effective; e != nil {
@@ -123,7 +124,8 @@ func (r *Report) Print(out io.Writer) {
 			line(list.title, text)
 		}
 	}
-	fmt.Fprintf(out, "chaos: kills=%d lost=%d twice=%d stale_over_bound=%d prompts_skipped=%d steps_missing=%d contradicted=%d hostile_trained=%d tools_twice=%d trouble=%d steps=%d effective=%s\n",
+	fmt.Fprintf(out, "chaos: kills=%d lost=%d twice=%d stale_over_bound=%d prompts_skipped=%d steps_missing=%d contradicted=%d "+
+		"hostile_trained=%d tools_twice=%d trouble=%d steps=%d effective=%s\n",
 		Total(r.Kills), a.Lost.Count, a.Twice.Count, a.Stale.Count, a.Skipped.Count, a.Gaps.Count, a.Contradicted.Count,
 		len(r.HostileTrained), len(called.Twice), len(r.Trouble), r.Steps, effective)
 }

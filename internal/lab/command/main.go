@@ -108,6 +108,7 @@ func (l *lab) rootCommand() *cobra.Command {
 
 func (l *lab) benchCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "bench", Short: "Measure this machine and its broker, as ratios within one run"}
-	cmd.AddCommand(l.streamCommand(), l.weightsCommand(), l.checkpointsCommand(), l.shadowsCommand(), l.algorithmsCommand())
+	cmd.AddCommand(l.streamCommand(), l.weightsCommand(), l.checkpointsCommand(), l.shadowsCommand(), l.algorithmsCommand(),
+		l.distancesCommand())
 	return cmd
 }

@@ -50,8 +50,8 @@ type ToolCall struct {
 	Began, Ended  []time.Time
 }
 
-// ReadCalls reads the calls of a CallLog, in the order in which they first began; none where there is no file. A last line that was cut off
-// is passed over.
+// ReadCalls reads the calls of a CallLog, in the order in which they first began; none where there is no file. A last line that was cut
+// off is passed over.
 func ReadCalls(path string) ([]*ToolCall, error) {
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
