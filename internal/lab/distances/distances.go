@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/weir-rl/weir/internal/lab/harness"
 	"github.com/weir-rl/weir/internal/report"
@@ -32,7 +33,7 @@ type Run struct {
 	// Greedy and Sampled are the test scores; 0 before the end.
 	Greedy  float64 `json:"greedy"`
 	Sampled float64 `json:"sampled"`
-	// Measures are the lengths in sampled tokens, the seconds of tools, and the seconds from start to end.
+	// Measures are the lengths in sampled tokens, the seconds of tools, the slow calls of tools, and the seconds from start to end.
 	Measures []Measure `json:"measures"`
 
 	values [][]float64
@@ -48,9 +49,14 @@ type Measure struct {
 }
 
 // names are those of the measures, in the order of values.
-var names = []string{"length", "tools", "duration"}
+var names = []string{"length", "tools", "slow calls", "duration"}
 
-// Compare reads the runs in a folder whose messages are kept, and holds each against the run named reference.
+// slow is how long a slow call of a tool takes at least. Clock times of short calls move with the load of the machine; which calls are slow
+// does not.
+const slow = time.Second
+
+// Compare reads the runs in a folder whose messages are kept, and holds each against the run named reference. Runs that have done no step
+// are passed over.
 func Compare(dir, reference string) ([]*Run, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -63,6 +69,9 @@ func Compare(dir, reference string) ([]*Run, error) {
 			continue
 		}
 		run, groups, err := readRun(filepath.Join(dir, e.Name()))
+		if errors.Is(err, errNoStep) {
+			continue
+		}
 		if err != nil {
 			return nil, fmt.Errorf("run %s: %w", e.Name(), err)
 		}
@@ -126,15 +135,22 @@ func readRun(dir string) (run *Run, groups int, err error) {
 }
 
 func (r *Run) addTrajectory(t *schemas.Trajectory) {
-	tools := 0.0
+	tools, slowCalls := 0.0, 0.0
 	for i := range t.Turns {
 		tools += t.Turns[i].Duration().Seconds()
+		for _, call := range t.Turns[i].Calls {
+			if call.Duration >= slow {
+				slowCalls++
+			}
+		}
 	}
-	for i, v := range []float64{float64(t.ActionTokens()), tools, t.FinishedAt.Sub(t.StartedAt).Seconds()} {
+	for i, v := range []float64{float64(t.ActionTokens()), tools, slowCalls, t.FinishedAt.Sub(t.StartedAt).Seconds()} {
 		r.values[i] = append(r.values[i], v)
 	}
 	r.Trained++
 }
+
+var errNoStep = errors.New("no step is recorded in metrics.jsonl")
 
 func (r *Run) readMetrics(path string) error {
 	records, err := report.ReadMetrics(path)
@@ -153,7 +169,7 @@ func (r *Run) readMetrics(path string) error {
 		}
 	}
 	if len(records) == 0 {
-		return errors.New("no step is recorded in metrics.jsonl")
+		return errNoStep
 	}
 	return nil
 }
@@ -166,7 +182,10 @@ func Print(out io.Writer, runs []*Run) {
 	}
 	t := harness.NewTable(out, header...)
 	for _, r := range runs {
-		row := []any{r.Name, r.Trained, fmt.Sprintf("%.1f", r.Seconds), r.Refused, r.CutOff, fmt.Sprintf("%.3f", r.Greedy), fmt.Sprintf("%.3f", r.Sampled)}
+		row := []any{
+			r.Name, r.Trained, fmt.Sprintf("%.1f", r.Seconds), r.Refused, r.CutOff,
+			fmt.Sprintf("%.3f", r.Greedy), fmt.Sprintf("%.3f", r.Sampled),
+		}
 		for _, m := range r.Measures {
 			row = append(row, fmt.Sprintf("%.3g", m.Mean), fmt.Sprintf("%.3f", m.Distance), fmt.Sprintf("%.2g", m.P))
 		}
