@@ -20,7 +20,7 @@ type EffectiveReport struct {
 	Share float64 `json:"share"`
 }
 
-// measureEffective compares the steps of the time with faults with those before and after it.
+// measureEffective compares the steps of the time with faults with the steps before and after it.
 func (h *experiment) measureEffective() error {
 	records, err := report.ReadMetrics(filepath.Join(filepath.Dir(h.cfg.Checkpoints), "metrics.jsonl"))
 	if err != nil {

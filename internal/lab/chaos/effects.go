@@ -17,7 +17,7 @@ import (
 const CallsEnv = "WEIR_CHAOS_CALLS"
 
 // RecordCalls has each tool of the registry write its calls down where the environment names a file, and say nothing of its effects: each
-// call counts as one that changes something outside its episode, and may not be made twice.
+// call counts as a change of something outside its episode, and may not be made twice.
 func RecordCalls(doors *parts.Registry, environ []string) error {
 	path := ""
 	for _, v := range environ {
@@ -101,7 +101,7 @@ func (h *experiment) judgeCalls() error {
 	return nil
 }
 
-// newToolsReport finds the calls that were made twice. lost are the times at which the broker's store was lost, kills those at which the
+// newToolsReport finds the calls that were made twice. lost are the times at which the broker's store was lost, kills the times at which the
 // broker was killed.
 func newToolsReport(calls []*harness.ToolCall, lost, kills []time.Time, required bool) *ToolsReport {
 	r := &ToolsReport{Calls: len(calls), Required: required}

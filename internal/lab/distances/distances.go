@@ -1,5 +1,5 @@
 // Package distances compares what several runs have trained on: lengths, times of tools and durations of their trajectories, as distances
-// from those of a reference, such as the synchronous run.
+// from the trajectories of a reference, such as the synchronous run.
 package distances
 
 import (
@@ -24,8 +24,8 @@ import (
 // Run is a run and what it has trained on.
 type Run struct {
 	Name string `json:"name"`
-	// Trained counts the trajectories, Seconds is the time of the steps. Refused counts trajectories that were too old, CutOff those that
-	// were cut off for it.
+	// Trained counts the trajectories, Seconds is the time of the steps. Refused counts trajectories that were too old, CutOff
+	// the samples that were cut off for it.
 	Trained int     `json:"trained"`
 	Seconds float64 `json:"seconds"`
 	Refused int     `json:"refused"`
@@ -39,7 +39,7 @@ type Run struct {
 	values [][]float64
 }
 
-// Measure is a measure of the trained trajectories: its mean, and its Kolmogorov-Smirnov distance from that of the reference, with the
+// Measure is a measure of the trained trajectories: its mean, and its Kolmogorov-Smirnov distance from the reference, with the
 // probability of a distance as great by chance. Prompts, not trajectories, are the size of the sample.
 type Measure struct {
 	Name     string  `json:"name"`
@@ -48,7 +48,7 @@ type Measure struct {
 	P        float64 `json:"p"`
 }
 
-// names are those of the measures, in the order of values.
+// names are the names of the measures, in the order of values.
 var names = []string{"length", "tools", "slow calls", "duration"}
 
 // slow is how long a slow call of a tool takes at least. Clock times of short calls move with the load of the machine; which calls are slow
