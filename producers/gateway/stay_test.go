@@ -57,26 +57,43 @@ type answer struct {
 	Header     http.Header
 }
 
-// post posts to a producer's gateway.
-func (p *place) post(t *testing.T, path, key string, body any) (answer, string) {
-	t.Helper()
+// send posts to a producer's gateway.
+func (p *place) send(ctx context.Context, path, key string, body any) (answer, string, error) {
 	data, err := json.Marshal(body)
-	require.NoError(t, err)
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.url+path, bytes.NewReader(data))
-	require.NoError(t, err)
+	if err != nil {
+		return answer{}, "", err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url+path, bytes.NewReader(data))
+	if err != nil {
+		return answer{}, "", err
+	}
 	req.Header.Set("Authorization", "Bearer "+key)
 	req.Header.Set("Content-Type", "application/json")
 	res, err := http.DefaultClient.Do(req)
-	require.NoError(t, err)
+	if err != nil {
+		return answer{}, "", err
+	}
 	defer res.Body.Close()
 	text, err := io.ReadAll(res.Body)
+	return answer{res.StatusCode, res.Header}, string(text), err
+}
+
+// post posts to a producer's gateway, which answers.
+func (p *place) post(t *testing.T, path, key string, body any) (answer, string) {
+	t.Helper()
+	res, text, err := p.send(t.Context(), path, key, body)
 	require.NoError(t, err)
-	return answer{res.StatusCode, res.Header}, string(text)
+	return res, text
+}
+
+// question is a request for the first turn.
+func question() map[string]any {
+	return map[string]any{"messages": []map[string]string{{"role": "user", "content": "one"}}}
 }
 
 func (p *place) ask(t *testing.T, key string) (answer, string) {
 	t.Helper()
-	return p.post(t, "/v1/chat/completions", key, map[string]any{"messages": []map[string]string{{"role": "user", "content": "one"}}})
+	return p.post(t, "/v1/chat/completions", key, question())
 }
 
 // claim has an agent come for the episode, and returns its key.
@@ -143,10 +160,12 @@ func TestARequestThatComesBeforeItsEpisodeWaits(t *testing.T) {
 	second.stay.holdFor = time.Hour
 	notes := new(kept)
 	key := first.claim(t, first.open(t, notes), 0)
-	answered := make(chan int, 1)
+	answered := make(chan answer, 1)
+	failed := make(chan error, 1)
 	go func() {
-		res, _ := second.ask(t, key)
-		answered <- res.StatusCode
+		res, _, err := second.send(t.Context(), "/v1/chat/completions", key, question())
+		answered <- res
+		failed <- err
 	}()
 	require.Eventually(t, func() bool {
 		second.mu.Lock()
@@ -154,7 +173,8 @@ func TestARequestThatComesBeforeItsEpisodeWaits(t *testing.T) {
 		return second.stay.held == 1
 	}, time.Minute, time.Millisecond)
 	second.open(t, notes.nextProducer())
-	require.Equal(t, http.StatusOK, <-answered)
+	require.Equal(t, http.StatusOK, (<-answered).StatusCode)
+	require.NoError(t, <-failed)
 }
 
 // The agent that had the episode does not come back in time: the next agent that comes has it, and the earlier agent is refused from then on,
