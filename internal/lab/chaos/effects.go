@@ -81,7 +81,8 @@ type ToolsReport struct {
 	Calls    int  `json:"calls"`
 	Required bool `json:"required"`
 	// Twice lists the calls that were made twice. Of these are left out, and counted apart: WithStore, between whose two times the broker's
-	// store was lost, or put back, and with it the journal; WithBroker, whose first time was within unwritten of a kill of the broker.
+	// store was lost, or put back, and with it the journal; WithBroker, after whose first time the
+	// broker ran for less than unwritten before it was killed.
 	Twice      []string `json:"twice"`
 	WithStore  int      `json:"with_store"`
 	WithBroker int      `json:"with_broker"`
@@ -97,13 +98,35 @@ func (h *experiment) judgeCalls() error {
 	if err != nil {
 		return err
 	}
-	h.report.Tools = newToolsReport(calls, h.storeLost, h.roles[0].allEnds(), h.cfg.Journal)
+	broker := brokerTimes{kills: h.roles[0].allEnds(), stood: h.roles[0].allStandstills()}
+	h.report.Tools = newToolsReport(calls, h.storeLost, broker, h.cfg.Journal)
 	return nil
 }
 
-// newToolsReport finds the calls that were made twice. lost are the times at which the broker's store was lost, kills the times at which the
-// broker was killed.
-func newToolsReport(calls []*harness.ToolCall, lost, kills []time.Time, required bool) *ToolsReport {
+// brokerTimes are the times at which the broker was killed, and those in which it stood still.
+type brokerTimes struct {
+	kills []time.Time
+	stood []standstill
+}
+
+// ran is how long the broker ran between two times: a broker that stands still writes nothing.
+func (b brokerTimes) ran(from, to time.Time) time.Duration {
+	ran := to.Sub(from)
+	for _, s := range b.stood {
+		begin, end := s.from, s.to
+		if begin.Before(from) {
+			begin = from
+		}
+		if end.IsZero() || end.After(to) { // it was killed as it stood still
+			end = to
+		}
+		ran -= max(0, end.Sub(begin))
+	}
+	return ran
+}
+
+// newToolsReport finds the calls that were made twice. lost are the times at which the broker's store was lost.
+func newToolsReport(calls []*harness.ToolCall, lost []time.Time, broker brokerTimes, required bool) *ToolsReport {
 	r := &ToolsReport{Calls: len(calls), Required: required}
 	for _, c := range calls {
 		for i, again := range c.Began[min(1, len(c.Began)):] {
@@ -113,7 +136,7 @@ func newToolsReport(calls []*harness.ToolCall, lost, kills []time.Time, required
 				r.WithStore++
 				continue
 			}
-			if slices.ContainsFunc(kills, func(at time.Time) bool { return between(at) && at.Sub(before) < unwritten }) {
+			if slices.ContainsFunc(broker.kills, func(at time.Time) bool { return between(at) && broker.ran(before, at) < unwritten }) {
 				r.WithBroker++
 				continue
 			}

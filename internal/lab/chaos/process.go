@@ -30,6 +30,7 @@ type process struct {
 	err   error         // how it ended
 	asked bool          // whether it was asked to end
 	ends  []time.Time   // of all children
+	stood []standstill  // of all children
 }
 
 // startChild starts the child, which ends itself after a stage, "publish:3", unless that is "".
@@ -129,6 +130,22 @@ func (p *process) sendSignal(s syscall.Signal) {
 	if p.child != nil && !p.hasEnded() {
 		_ = p.child.Process.Signal(s) // it may have ended this moment
 	}
+	switch s {
+	case syscall.SIGSTOP:
+		p.stood = append(p.stood, standstill{from: time.Now()})
+	case syscall.SIGCONT:
+		p.stood[len(p.stood)-1].to = time.Now()
+	}
+}
+
+// standstill is a time in which a process stood still.
+type standstill struct{ from, to time.Time }
+
+// allStandstills are the times in which children stood still.
+func (p *process) allStandstills() []standstill {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.stood)
 }
 
 // allEnds are the times at which children ended.
