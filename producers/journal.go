@@ -326,23 +326,14 @@ func (j *journal) keep(ctx context.Context) {
 }
 
 // end removes the journal: the trajectory is stored, or the sample closed, and the ticket is not played again.
-func (j *journal) end(ctx context.Context) {
-	if j == nil {
-		return
-	}
-	j.close()
-	if !j.store.Written() {
-		return
-	}
-	j.mu.Lock()
-	record := j.newRecord()
-	j.mu.Unlock()
-	record.Ended = true
-	_ = j.store.Replace(ctx, record) // else it goes with its age
-}
+func (j *journal) end(ctx context.Context) { j.leaveRecord(ctx, true) }
 
-// empty has the episode begin again at its next producer.
-func (j *journal) empty(ctx context.Context) {
+// empty has the episode begin again at its next producer, which would else fail where this producer failed.
+func (j *journal) empty(ctx context.Context) { j.leaveRecord(ctx, false) }
+
+// leaveRecord ends the writing and leaves a record without entries in the place of all that is stored. A broker that refuses the record
+// keeps what is stored until it is too old.
+func (j *journal) leaveRecord(ctx context.Context, ended bool) {
 	if j == nil {
 		return
 	}
@@ -351,10 +342,13 @@ func (j *journal) empty(ctx context.Context) {
 		return
 	}
 	j.mu.Lock()
-	j.number = 0
+	if !ended {
+		j.number = 0
+	}
 	record := j.newRecord()
 	j.mu.Unlock()
-	_ = j.store.Replace(ctx, record) // else the next producer fails where this one failed
+	record.Ended = ended
+	_ = j.store.Replace(ctx, record)
 }
 
 // close ends the writing and waits for a write that is under way.

@@ -47,15 +47,11 @@ that was lost. The exit status says whether the journal's promises held; with --
 		if err := c.Validate(); err != nil {
 			return fault.Usage(err)
 		}
-		home, err := os.MkdirTemp("", "weir-episodes-")
+		self, home, err := findProgramAndFolder()
 		if err != nil {
-			return fmt.Errorf("make a folder for the episodes: %w", err)
+			return err
 		}
 		defer func() { err = errors.Join(err, os.RemoveAll(home)) }()
-		self, err := os.Executable()
-		if err != nil {
-			return fmt.Errorf("find this program: %w", err)
-		}
 		play := func(name string, c episodes.Config) (*episodes.Played, error) {
 			dir := filepath.Join(home, name)
 			if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -113,15 +109,11 @@ do not promise them.`,
 		if err := c.Validate(); err != nil {
 			return fault.Usage(err)
 		}
-		home, err := os.MkdirTemp("", "weir-same-")
+		self, home, err := findProgramAndFolder()
 		if err != nil {
-			return fmt.Errorf("make a folder for the episodes: %w", err)
+			return err
 		}
 		defer func() { err = errors.Join(err, os.RemoveAll(home)) }()
-		self, err := os.Executable()
-		if err != nil {
-			return fmt.Errorf("find this program: %w", err)
-		}
 		same, err := episodes.PlaySame(cmd.Context(), c, []string{self, episodesProducer}, home)
 		if err != nil {
 			return err
@@ -139,4 +131,15 @@ func (l *lab) episodesProducerCommand() *cobra.Command {
 		Use: episodesProducer + " configuration", Short: "Be a producer of broken episodes", Hidden: true, Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return episodes.RunProducer(cmd.Context(), args[0]) },
 	}
+}
+
+// findProgramAndFolder finds this program, whose processes play the episodes, and makes a folder for them, which the caller removes.
+func findProgramAndFolder() (self, home string, err error) {
+	if self, err = os.Executable(); err != nil {
+		return "", "", fmt.Errorf("find this program: %w", err)
+	}
+	if home, err = os.MkdirTemp("", "weir-episodes-"); err != nil {
+		return "", "", fmt.Errorf("make a folder for the episodes: %w", err)
+	}
+	return self, home, nil
 }
