@@ -2,6 +2,7 @@ package bpe
 
 import (
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"golang.org/x/text/unicode/norm"
@@ -34,8 +35,29 @@ func newForm(kind string) (form, bool) {
 	return form{}, false
 }
 
-// normalizeAll is text in the form, by the tables of x/text. Bytes that are no character stay as they are.
+// normalizeAll is text in the form, by the tables of x/text. Bytes that are no character stay as they are, and nothing joins them: x/text
+// takes the first byte of a cut character together with the characters that follow it, and is not given any.
 func (f form) normalizeAll(text string) string {
+	if utf8.ValidString(text) {
+		return f.normalizeCharacters(text)
+	}
+	var b strings.Builder
+	begin := 0
+	for i := 0; i < len(text); {
+		r, size := utf8.DecodeRuneInString(text[i:])
+		if r == utf8.RuneError && size == 1 {
+			b.WriteString(f.normalizeCharacters(text[begin:i]))
+			b.WriteByte(text[i])
+			begin = i + 1
+		}
+		i += size
+	}
+	b.WriteString(f.normalizeCharacters(text[begin:]))
+	return b.String()
+}
+
+// normalizeCharacters is normalizeAll of a text without a byte that is no character.
+func (f form) normalizeCharacters(text string) string {
 	n := f.whole.QuickSpanString(text)
 	if n == len(text) {
 		return text

@@ -257,6 +257,9 @@ func FuzzEncode(f *testing.F) {
 	for _, text := range texts(4, 100) {
 		f.Add(text)
 	}
+	for _, cut := range []string{"\xf0\u0341", "e\xf0\u0301", "\xe1\xf0\u0958\u0341\xc3"} { // of which x/text leaves the characters as they are
+		f.Add(cut)
+	}
 	list := fixtures()
 	var fast []*Tokenizer
 	var slow []*naive

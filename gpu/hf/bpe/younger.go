@@ -3,6 +3,7 @@ package bpe
 import (
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // younger are the characters that Unicode 15 reorders or joins, as golang.org/x/text does, and the library tokenizers leaves
@@ -70,7 +71,7 @@ var youngerCompatible = &unicode.RangeTable{
 
 // normalizeText is text in the form, as the library tokenizers gives it.
 func (f form) normalizeText(text string) string {
-	if f.whole.IsNormalString(text) {
+	if utf8.ValidString(text) && f.whole.IsNormalString(text) {
 		return text
 	}
 	next := strings.IndexFunc(text, f.older)
