@@ -127,7 +127,11 @@ func faultsOfUsage(cmd *cobra.Command) {
 				return nil
 			case strings.HasPrefix(err.Error(), "unknown command"), strings.HasPrefix(err.Error(), "accepts "):
 				// cobra's words speak of a subcommand, or of counts, where an argument is too many or too few.
-				err = fmt.Errorf("%d arguments given: want %s; %s --help says more", len(args), cmd.UseLine(), cmd.CommandPath())
+				given := fmt.Sprintf("%d arguments", len(args))
+				if len(args) == 1 {
+					given = "1 argument"
+				}
+				err = fmt.Errorf("%s given: want %s; %s --help says more", given, cmd.UseLine(), cmd.CommandPath())
 			}
 			return fault.Usage(err)
 		}

@@ -76,12 +76,20 @@ func Main(doors parts.Registry) int {
 		return 0
 	}
 	if !errors.Is(err, errSaid) {
-		fmt.Fprintln(os.Stderr, "weir:", err)
+		fmt.Fprintln(os.Stderr, "weir:", describeError(err))
 		if panicked, ok := errors.AsType[*producers.PanicError](err); ok {
 			fmt.Fprintf(os.Stderr, "%s", panicked.Stack)
 		}
 	}
 	return exitStatus(drain, err)
+}
+
+// describeError is an error as it is printed behind the program's name. Of wrong usage each line is a fault by itself.
+func describeError(err error) string {
+	if errors.As(err, new(*fault.UsageError)) {
+		return strings.ReplaceAll(err.Error(), "\n", "\nweir: ")
+	}
+	return err.Error()
 }
 
 // exitStatus is that of a command which ended with an error.

@@ -59,13 +59,21 @@ func (a *app) runShadow(cmd *cobra.Command, f *shadowFlags) error {
 	if a.ownsProcess {
 		lowerPriority(s.Log)
 	}
+	steps, last := 0, int64(0)
 	err = s.Shadow(cmd.Context(), assembly.Shadow{
 		Name: *f.name, From: *f.from, Once: *f.once, Flags: a.keys().typedKeys(cmd),
 		Begun: func(folder string, step int64) {
+			last = step
 			fmt.Fprintf(a.out, "shadow %s of run %s goes on after step %d, in %s\n", *f.name, cfg.Run.Name, step, folder)
 		},
-		Step: func(step shadow.Step) { printShadowStep(a.out, &step) },
+		Step: func(step shadow.Step) {
+			steps++
+			printShadowStep(a.out, &step)
+		},
 	})
+	if err == nil && steps == 0 && cmd.Context().Err() == nil {
+		fmt.Fprintf(a.out, "nothing was left to learn: the run has no step after %d\n", last)
+	}
 	if err == nil {
 		err = interruptedError(cmd.Context(), nil)
 	}

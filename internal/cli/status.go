@@ -79,12 +79,12 @@ func newHealthcheckCommand() *cobra.Command {
 			ctx, cancel := context.WithTimeout(cmd.Context(), 2*time.Second)
 			defer cancel()
 			req, err := http.NewRequestWithContext(ctx, http.MethodGet, args[0], http.NoBody)
-			if err != nil {
-				return fault.Usage(err)
+			if err != nil || req.URL.Host == "" {
+				return fault.Usagef("%s is not the address of a role: want one such as http://127.0.0.1:9090/readyz", args[0])
 			}
 			res, err := http.DefaultClient.Do(req)
 			if err != nil {
-				return err
+				return fmt.Errorf("no role answers: %w: does it run, with this address as its telemetry.listen?", err)
 			}
 			defer res.Body.Close()
 			if res.StatusCode != http.StatusOK {

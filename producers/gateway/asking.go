@@ -37,6 +37,9 @@ const (
 // reached the client.
 func (s *Session) askPolicy(ctx context.Context, r *request) (answer *reply, delivered func(bool), err error) {
 	for try := r.tries; ; try = firstTry {
+		if err := s.awaitWithdrawn(ctx); err != nil {
+			return nil, nil, err
+		}
 		a, err := s.joinRequest(r, try)
 		if err != nil {
 			return nil, nil, err
@@ -77,9 +80,27 @@ func (s *Session) awaitAnswer(ctx context.Context, a *asking) (answered, again b
 		return true, false
 	}
 	if a.waiting--; a.waiting == 0 && left {
+		s.withdrawn = a.done
 		a.cancel() // nobody is left to read it
 	}
 	return false, !left && errors.Is(a.err, context.Canceled) && s.alive.Err() == nil
+}
+
+// awaitWithdrawn waits until the sampling that ended with the newest client to leave has left its context: the client may come again with
+// another request, which goes on in that context.
+func (s *Session) awaitWithdrawn(ctx context.Context) error {
+	s.mu.Lock()
+	withdrawn := s.withdrawn
+	s.mu.Unlock()
+	if withdrawn == nil {
+		return nil
+	}
+	select {
+	case <-withdrawn:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // noteDelivery notes whether an answer reached its client.

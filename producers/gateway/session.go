@@ -58,9 +58,11 @@ type Session struct {
 	// stored has requests with the reply at the end of their messages, by the reply's id: for requests that name the id and not the messages.
 	stored  map[string]*request
 	givenUp []givenUp // the newest requests whose clients left, the oldest first
-	replies int
-	stop    schemas.StopReason // the limit that refused the last request; "" is none
-	refused int                // requests in a row that a limit refused
+	// withdrawn is closed when the newest request whose last client left samples no more; nil is that none left.
+	withdrawn <-chan struct{}
+	replies   int
+	stop      schemas.StopReason // the limit that refused the last request; "" is none
+	refused   int                // requests in a row that a limit refused
 	// refusals counts the requests that a limit refused, in all.
 	refusals int
 	failed   error // the machinery's error
