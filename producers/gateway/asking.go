@@ -37,7 +37,7 @@ const (
 // reached the client.
 func (s *Session) askPolicy(ctx context.Context, r *request) (answer *reply, delivered func(bool), err error) {
 	for try := r.tries; ; try = firstTry {
-		if err := s.awaitWithdrawn(ctx); err != nil {
+		if err := s.awaitWithdrawn(ctx, r); err != nil {
 			return nil, nil, err
 		}
 		a, err := s.joinRequest(r, try)
@@ -86,13 +86,14 @@ func (s *Session) awaitAnswer(ctx context.Context, a *asking) (answered, again b
 	return false, !left && errors.Is(a.err, context.Canceled) && s.alive.Err() == nil
 }
 
-// awaitWithdrawn waits until the sampling that ended with the newest client to leave has left its context: the client may come again with
-// another request, which goes on in that context.
-func (s *Session) awaitWithdrawn(ctx context.Context) error {
+// awaitWithdrawn waits, where a request may go on in a context that another samples in, until the newest request whose client left has left
+// its context: the client may have come again.
+func (s *Session) awaitWithdrawn(ctx context.Context, r *request) error {
 	s.mu.Lock()
 	withdrawn := s.withdrawn
+	waits := withdrawn != nil && slices.ContainsFunc(s.threads, func(t *thread) bool { return t.busy && t.begins(r) })
 	s.mu.Unlock()
-	if withdrawn == nil {
+	if !waits {
 		return nil
 	}
 	select {

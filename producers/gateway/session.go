@@ -119,11 +119,11 @@ func newSession(ctx context.Context, s Speaker, r Recorder, most int) *Session {
 func (s *Session) matchThread(r *request) *thread {
 	var best *thread
 	for _, t := range s.threads {
-		goesOn := len(r.messages) > len(t.messages) && !t.awaiting || len(r.messages) == len(t.messages) && t.awaiting
+		goesOn := t.awaiting == (len(r.messages) == len(t.messages))
 		if t.busy || !goesOn || best != nil && len(t.messages) <= len(best.messages) {
 			continue
 		}
-		if sameTools(t.tools, r.tools) && haveBeginning(r.messages, t.messages) {
+		if t.begins(r) {
 			best = t
 		}
 	}
@@ -131,6 +131,11 @@ func (s *Session) matchThread(r *request) *thread {
 		best.busy = true
 	}
 	return best
+}
+
+// begins reports whether the messages of the context are the beginning of a request's, or all of them. The caller holds the lock.
+func (t *thread) begins(r *request) bool {
+	return len(t.messages) <= len(r.messages) && sameTools(t.tools, r.tools) && haveBeginning(r.messages, t.messages)
 }
 
 // noteActivity notes that the agent is there. The caller holds the lock.
