@@ -134,6 +134,10 @@ type History struct {
 	trouble  string    // why no step can be done, since the last
 	waits    string    // what the trainer waits for beside trajectories; "" is nothing
 	failures report.Failures
+	// told is the time of the newest event of any worker, and again the longest time within which a worker promised to tell again; 0 where
+	// none did.
+	told  time.Time
+	again time.Duration
 }
 
 // failingTask returns the task with the most failures where none of its episodes has succeeded since the newest step.
@@ -159,6 +163,8 @@ func (h *History) stuckEpisodes() (report.Failure, bool) {
 // Add takes in the next event.
 func (h *History) Add(e *schemas.Event) {
 	h.failures.AddEvent(e)
+	h.told = e.At
+	h.again = max(h.again, promisedAgain(e))
 	if e.Role != RoleTrainer {
 		return
 	}
@@ -232,8 +238,13 @@ func (h *History) runningStatus(now time.Time) Status {
 		return Status{StateWaiting, fmt.Sprintf("no step since %s: %s", stepped, h.waits)}
 	case now.Sub(h.stepped) <= Patience(seconds):
 		return Status{StateRunning, "last heard of " + stepped}
+	case h.again > 0 && now.Sub(h.told) > h.again+h.again/2:
+		return Status{StateWaiting, fmt.Sprintf("no step since %s, and no word of any worker since %s: all were killed, or the broker does not "+
+			"store what they send, as when its disk is full: its log and its /readyz say why", stepped, Ago(h.told, now))}
 	case h.trouble != "":
 		return Status{StateWaiting, fmt.Sprintf("no step since %s: %s", stepped, h.trouble)}
+	case h.trainers.isSilent(now):
+		return Status{StateWaiting, fmt.Sprintf("no step since %s: the trainer was killed, or has lost the broker", stepped)}
 	}
 	if f, stuck := h.stuckEpisodes(); stuck {
 		return Status{StateWaiting, fmt.Sprintf("no step since %s: %s", stepped, f)}

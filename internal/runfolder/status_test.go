@@ -29,6 +29,10 @@ func TestTheStateOfARunIsWhatItsEventsTell(t *testing.T) {
 	afterEnd := asks.Event("r", "p1", at)
 	late := event(schemas.EventStepDone, map[string]float64{"time/step": 1})
 	inference := &schemas.Event{Type: schemas.EventWorkerJoined, Role: "inference", At: at}
+	again := map[string]float64{schemas.MetricAgain: 30}
+	signed := event(schemas.EventWorkerJoined, again)
+	producing := &schemas.Event{Type: schemas.EventWorkerHere, Role: "producer", Worker: "p", At: signed.At, Metrics: again}
+	producing100 := &schemas.Event{Type: schemas.EventWorkerHere, Role: "producer", Worker: "p", At: signed.At.Add(100 * time.Second), Metrics: again}
 	for _, c := range []struct {
 		name   string
 		events []*schemas.Event
@@ -53,6 +57,20 @@ func TestTheStateOfARunIsWhatItsEventsTell(t *testing.T) {
 			[]*schemas.Event{joined, published, step},
 			4 * time.Minute, "waiting",
 			"no step since 4m0s ago: the trainer waits for trajectories, or was killed",
+		},
+		// Reader 11, finding 1: of a broker whose disk was full "the trainer waits for trajectories, or was killed" was told.
+		{
+			"nobody is heard of",
+			[]*schemas.Event{signed, published, producing},
+			time.Minute, "waiting",
+			"no step since 1m0s ago, and no word of any worker since 54s ago: all were killed, or the broker does not store what they send, " +
+				"as when its disk is full: its log and its /readyz say why",
+		},
+		{
+			"the trainer alone is heard of no more",
+			[]*schemas.Event{signed, published, producing, producing100},
+			2 * time.Minute, "waiting",
+			"no step since 2m0s ago: the trainer was killed, or has lost the broker",
 		},
 		// Reader 10, finding 5: the run that waited for its archive "waits for trajectories, or was killed".
 		{

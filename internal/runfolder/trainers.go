@@ -30,7 +30,7 @@ type standing struct {
 
 // noteHeard takes in that a trainer is there.
 func (t *trainers) noteHeard(e *schemas.Event, now standing) {
-	again := time.Duration(min(finiteOr0(e.Metrics[schemas.MetricAgain]), time.Hour.Seconds()) * float64(time.Second))
+	again := promisedAgain(e)
 	at := t.findTrainer(e.Worker)
 	if at < 0 {
 		if len(*t) == mostTrainers {
@@ -41,6 +41,15 @@ func (t *trainers) noteHeard(e *schemas.Event, now standing) {
 	}
 	one := &(*t)[at]
 	one.heard, one.again = e.At, max(one.again, again)
+}
+
+// isSilent reports whether the newest trainer has broken its promises to tell of itself.
+func (t trainers) isSilent(now time.Time) bool {
+	if len(t) == 0 {
+		return false
+	}
+	newest := t[len(t)-1]
+	return newest.again > 0 && now.Sub(newest.heard) > promises*newest.again
 }
 
 func (t *trainers) findTrainer(worker string) int {

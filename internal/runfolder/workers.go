@@ -68,8 +68,8 @@ func (all workers) addEvent(e *schemas.Event, stored time.Time) {
 	}
 	w.Heard = stored
 	w.Events++
-	if again := finiteOr0(e.Metrics[schemas.MetricAgain]); again > 0 {
-		w.again = time.Duration(min(again, time.Hour.Seconds()) * float64(time.Second))
+	if again := promisedAgain(e); again > 0 {
+		w.again = again
 	}
 	switch e.Type {
 	case schemas.EventWorkerJoined:
@@ -99,6 +99,11 @@ func (all workers) listWorkers(now time.Time) []Worker {
 		return cmp.Or(cmp.Compare(slices.Index(states, a.State), slices.Index(states, b.State)), cmp.Compare(a.Role, b.Role), cmp.Compare(a.Name, b.Name))
 	})
 	return out
+}
+
+// promisedAgain returns within what time the worker of an event promised its next; 0 or less where it promised none.
+func promisedAgain(e *schemas.Event) time.Duration {
+	return time.Duration(min(finiteOr0(e.Metrics[schemas.MetricAgain]), time.Hour.Seconds()) * float64(time.Second))
 }
 
 // finiteOr0 returns x, or 0 where JSON has no number for it.
