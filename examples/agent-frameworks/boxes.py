@@ -1,9 +1,16 @@
-"""The task of the agents in this folder: each box holds a digit that no rule leads to, and the tool look opens a box."""
+"""The task of the agents in this folder: each box holds a digit that no rule leads to, and the tool look opens a box.
 
+python3 boxes.py FOLDER writes questions.jsonl and demonstrations.jsonl."""
+
+import json
+import pathlib
+import random
+import sys
 import zlib
 
 import weir
 
+SPLITS = ["train", "train", "validation", "test"]
 PARAMETERS = {"type": "object", "properties": {"box": {"type": "string"}}, "required": ["box"]}
 
 
@@ -24,7 +31,17 @@ def score(e: weir.Episode, said: str | None) -> str:
     return said
 
 
-@weir.questions
-def questions() -> list[dict[str, object]]:
-    """Sixty boxes."""
-    return [{"question": f"box {i} 2 3", "answers": [look(f"box {i} 2 3")], "split": ["train", "train", "validation", "test"][i % 4]} for i in range(60)]
+def write_files(folder: pathlib.Path) -> None:
+    """Writes questions about sixty boxes, and demonstrations with others."""
+    questions = [{"question": f"box {i} 2 3", "answers": [look(f"box {i} 2 3")], "split": SPLITS[i % 4]} for i in range(60)]
+    others = [f"box {i} {j} {k}" for i in range(60) for j in range(10) for k in range(10) if (j, k) != (2, 3)]
+    demonstrations = [
+        {"question": box, "steps": [{"tool": "look", "arguments": {"box": box}, "info": look(box)}], "answer": look(box)}
+        for box in random.Random(1).sample(others, 600)
+    ]
+    for name, rows in (("questions", questions), ("demonstrations", demonstrations)):
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write_files(pathlib.Path(sys.argv[1]))

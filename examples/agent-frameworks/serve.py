@@ -1,14 +1,15 @@
-"""Serves every agent of this folder: python3 serve.py 8650"""
+"""Serves every agent of this folder, and the tool, at the paths of their names: python3 serve.py 8650"""
 
 import sys
 
 import weir
 from anthropic_sdk import anthropic_messages
-from boxes import questions
+from boxes import look
 from langgraph_agent import langgraph_agent
 from openai_agents import openai_agents
 from openai_sdk import openai_chat, openai_responses
 from pydantic_ai_agent import pydantic_ai_agent
 
 if __name__ == "__main__":
-    weir.serve(openai_chat, openai_responses, anthropic_messages, openai_agents, langgraph_agent, pydantic_ai_agent, questions, port=int(sys.argv[1]))
+    agents = openai_chat, openai_responses, anthropic_messages, openai_agents, langgraph_agent, pydantic_ai_agent
+    weir.serve(*agents, weir.tool(look), port=int(sys.argv[1]))
