@@ -13,19 +13,25 @@ import (
 type SecretKeeper interface {
 	Stream
 	AgentSecret(ctx context.Context) ([]byte, error)
+	// JournalGoesOn reports whether the episode of a journal may go on somewhere: see [streams.Run.JournalGoesOn].
+	JournalGoesOn(ctx context.Context, journal string) (bool, error)
 }
 
 // Lasting is an Agent whose programs may live on while their producer dies, and go on with their episodes at another producer. Such an
 // agent keeps notes of an episode in the episode's journal.
 type Lasting interface {
 	Agent
-	// Stay has the agent be reachable from now on, and not from its first episode on. The run's producers share the secret. It is called
-	// before the first episode, again from time to time, and only where episodes have journals.
-	Stay(ctx context.Context, secret []byte) error
+	// Stay has the agent be reachable from now on, and not from its first episode on. The run's producers share the secret; goesOn reports
+	// of an episode, by its JournalName, whether it may go on at a producer. It is called before the first episode, again from time to time,
+	// and only where episodes have journals.
+	Stay(ctx context.Context, secret []byte, goesOn func(ctx context.Context, journal string) (bool, error)) error
 }
 
 // HasJournal reports whether the episode's moves are written down, so that another producer can go on with it.
 func (e *Episode) HasJournal() bool { return e.journal != nil }
+
+// JournalName is the name of the episode's journal within the run.
+func (e *Episode) JournalName() string { return streams.JournalName(e.ticket) }
 
 // Notes are the notes of the episode's agent at earlier producers, oldest first; nil is nothing. The caller must not change them.
 func (e *Episode) Notes() [][]byte {
@@ -131,7 +137,7 @@ func (w *worker) stayReachable(ctx context.Context) {
 		}
 		secret, err := keeper.AgentSecret(ctx)
 		if err == nil {
-			err = agent.Stay(ctx, secret)
+			err = agent.Stay(ctx, secret, keeper.JournalGoesOn)
 		}
 		if err != nil && ctx.Err() == nil {
 			w.log.Warn("agents outside are not found again where their producer dies", "task", task, "err", err)

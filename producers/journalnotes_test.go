@@ -27,7 +27,11 @@ type noting struct {
 	secrets []string
 }
 
-func (a *noting) Stay(_ context.Context, secret []byte) error {
+func (a *noting) Stay(ctx context.Context, secret []byte, goesOn func(context.Context, string) (bool, error)) error {
+	if on, err := goesOn(ctx, "g.0"); on || err != nil {
+		return fmt.Errorf("goes on %t: %w", on, err)
+	}
+
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.secrets = append(a.secrets, string(secret))
@@ -157,6 +161,8 @@ func TestNotesBeyondTheBoundAreWithdrawn(t *testing.T) {
 
 // sharing is a stream whose producers share a secret.
 type sharing struct{ *ledger }
+
+func (sharing) JournalGoesOn(context.Context, string) (bool, error) { return false, nil }
 
 func (sharing) AgentSecret(context.Context) ([]byte, error) { return []byte("secret"), nil }
 

@@ -32,6 +32,8 @@ type activity struct {
 	asked, waiting int
 	// calling are the tools and the reward whose calls have not returned, in the order of their begin.
 	calling []*string
+	// unclaimed is whether nobody has come yet for an episode of an agent that comes by itself.
+	unclaimed bool
 	// newest is when a request or a call began or ended last; the zero time before the first.
 	newest time.Time
 }
@@ -65,11 +67,20 @@ func (a *activity) beginCall(part, name string) (returned func()) {
 	}
 }
 
+// NoteUnclaimed notes whether the episode waits for an agent that comes for it by itself.
+func (e *Episode) NoteUnclaimed(unclaimed bool) {
+	e.activity.mu.Lock()
+	defer e.activity.mu.Unlock()
+	e.activity.unclaimed, e.activity.newest = unclaimed, time.Now()
+}
+
 // activityNow is an episode's activity at an instant.
 type activityNow struct {
 	id      string
 	asked   int
 	waiting bool
+	// unclaimed is that of activity.
+	unclaimed bool
 	// calling is the call that has gone on for longest; "" is none.
 	calling    string
 	age, quiet time.Duration
@@ -81,7 +92,7 @@ func (e *Episode) readActivity(now time.Time) activityNow {
 	a := &e.activity
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	s := activityNow{id: e.ID(), asked: a.asked, waiting: a.waiting > 0, age: now.Sub(e.started), started: e.started}
+	s := activityNow{id: e.ID(), asked: a.asked, waiting: a.waiting > 0, unclaimed: a.unclaimed, age: now.Sub(e.started), started: e.started}
 	if len(a.calling) > 0 {
 		s.calling = *a.calling[0]
 	}
@@ -190,6 +201,9 @@ func (o *overdueWatch) isOverdue(s *activityNow, usual endedEpisode, now time.Ti
 // describeOldest tells of an overdue episode in a clause. The lock is held.
 func (o *overdueWatch) describeOldest(s *activityNow, usual endedEpisode) string {
 	text := fmt.Sprintf("%s has run for %.0f s: ", s.id, s.age.Seconds())
+	if s.unclaimed {
+		return text + "no agent has come for it (start more agents, or lower producer.concurrency)"
+	}
 	if o.agent != "" {
 		text += "agent " + o.agent + " "
 	} else {

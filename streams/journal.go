@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -139,6 +140,38 @@ func readRecord(data []byte, run string) (*schemas.JournalRecord, error) {
 		return nil, fmt.Errorf("%w: a record of run %q in run %q", schemas.ErrInvalid, record.Run, run)
 	}
 	return record, record.Validate()
+}
+
+// JournalName is the name of a ticket's journal within its run.
+func JournalName(ticket *schemas.Ticket) string { return journalName(ticket.Group, ticket.Sample) }
+
+func journalName(group string, sample int) string { return group + "." + strconv.Itoa(sample) }
+
+// JournalGoesOn reports whether a journal, by its JournalName, has records and no end: another producer may go on with its episode. The end
+// is forgotten after a while, as is the journal.
+func (r *Run) JournalGoesOn(ctx context.Context, journal string) (bool, error) {
+	if r.topology.JournalMaxBytes == 0 {
+		return false, nil
+	}
+	on := false
+	err := r.callBroker(ctx, "read the journal "+journal, r.names.journal, func(ctx context.Context) error {
+		stream, err := r.js.Stream(ctx, r.names.journal)
+		if err != nil {
+			return err
+		}
+		m, err := stream.GetLastMsgForSubject(ctx, r.names.subjectPrefix()+"journal."+journal)
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			on = false
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		newest, unreadable := readRecord(m.Data, r.run)
+		on = unreadable != nil || !newest.Ended // the next producer says of a record that cannot be read what becomes of it
+		return nil
+	})
+	return on, err
 }
 
 // Append writes the next record. It fails with [ErrOvertaken], [ErrJournalLost] or [ErrTooLarge], and waits for a broker that

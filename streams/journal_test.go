@@ -59,6 +59,27 @@ func TestJournalIsReadAsItWasWritten(t *testing.T) {
 	require.Len(t, records, 1, "another ticket's journal stays")
 }
 
+// An episode may go on while its journal has records and no end.
+func TestAJournalGoesOnUntilItsEnd(t *testing.T) {
+	run := streamtest.Open(t, streamtest.Conn(t))
+	ticket := streamtest.Ticket(1, 0)
+	goesOn := func() bool {
+		on, err := run.JournalGoesOn(t.Context(), streams.JournalName(ticket))
+		require.NoError(t, err)
+		return on
+	}
+	require.False(t, goesOn(), "nothing is written")
+	j := run.Journal(ticket)
+	require.NoError(t, j.Append(t.Context(), newRecord(ticket, 1, 0)))
+	require.True(t, goesOn())
+	require.NoError(t, j.Append(t.Context(), newRecord(ticket, 1, 1)))
+	require.True(t, goesOn())
+	end := newRecord(ticket, 1, 2)
+	end.Ended, end.Samples = true, nil
+	require.NoError(t, j.Replace(t.Context(), end))
+	require.False(t, goesOn())
+}
+
 // Invariant: of two producers that write to the journal of a ticket, one is refused at its next record.
 func TestTwoProducersWithOneTicket(t *testing.T) {
 	run := streamtest.Open(t, streamtest.Conn(t))

@@ -116,7 +116,7 @@ func (n names) eventSubject() string                 { return n.subjectPrefix() 
 
 // journalSubject has the records of a ticket.
 func (n names) journalSubject(group string, sample int) string {
-	return n.subjectPrefix() + "journal." + group + "." + strconv.Itoa(sample)
+	return n.subjectPrefix() + "journal." + journalName(group, sample)
 }
 func (n names) journalSubjects() string { return n.subjectPrefix() + "journal.*.*" }
 

@@ -94,6 +94,11 @@ var (
 	errUnclaimed = errors.New("no agent came for the episode (start more agents, lower producer.concurrency, or raise idle)")
 )
 
+// unclaimedRecorder is a [Recorder] that says of an episode that it waits for an agent.
+type unclaimedRecorder interface {
+	NoteUnclaimed(unclaimed bool)
+}
+
 // setOffered notes that the episode waits for an agent, or that an agent has come for it. A nil session waits for none.
 func (s *Session) setOffered(offered bool) {
 	if s == nil {
@@ -102,6 +107,9 @@ func (s *Session) setOffered(offered bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.offered = offered
+	if recorder, ok := s.recorder.(unclaimedRecorder); ok {
+		recorder.NoteUnclaimed(offered)
+	}
 	s.noteActivity()
 }
 

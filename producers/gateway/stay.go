@@ -14,11 +14,15 @@ const (
 	// ticket is on its way. mostHeld bounds such requests.
 	holdFor  = 20 * time.Second
 	mostHeld = 1024
+	// lookEvery is how often it is looked whether the episode of a request that waits is over.
+	lookEvery = 2 * time.Second
 )
 
 // stay is a server's knowledge of agents that may outlive their producers.
 type stay struct {
 	keys *keyring
+	// goesOn reports whether an episode may go on at a producer; nil is that any may.
+	goesOn func(ctx context.Context, episode string) (bool, error)
 	// open has the sessions of their episodes, by episode.
 	open map[string]*Session
 	// changed is closed, and made anew, when a session opens; gone is closed when the server listens no more.
@@ -47,11 +51,12 @@ func (s *stay) release() {
 	}
 }
 
-// Stay has the server listen from now on, and know the agents of the run's other producers, which share the secret.
-func (s *Server) Stay(secret []byte) error {
+// Stay has the server listen from now on, and know the agents of the run's other producers, which share the secret. goesOn reports whether
+// an episode may go on at a producer; nil is that any may.
+func (s *Server) Stay(secret []byte, goesOn func(ctx context.Context, episode string) (bool, error)) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.stay.keys = &keyring{secret}
+	s.stay.keys, s.stay.goesOn = &keyring{secret}, goesOn
 	if s.retired {
 		return nil
 	}
@@ -106,10 +111,18 @@ func (s *Server) awaitSession(r *http.Request) (*Session, error) {
 	session, wait, err := s.findSession(key)
 	if wait != nil && s.holdRequest(1) {
 		defer s.holdRequest(-1)
-		timer := time.NewTimer(s.stay.holdFor)
+		timer, look := time.NewTimer(s.stay.holdFor), time.NewTicker(lookEvery)
 		defer timer.Stop()
+		defer look.Stop()
+		if s.isOverElsewhere(r.Context(), key) {
+			return nil, errGone()
+		}
 		for held := true; wait != nil && held; {
 			select {
+			case <-look.C:
+				if s.isOverElsewhere(r.Context(), key) {
+					return nil, errGone()
+				}
 			case <-wait:
 				session, wait, err = s.findSession(key)
 			case <-timer.C:
@@ -128,6 +141,21 @@ func (s *Server) awaitSession(r *http.Request) (*Session, error) {
 		return nil, err
 	}
 	return session, nil
+}
+
+// isOverElsewhere reports whether no producer can go on any more with the episode of a genuine key, which is not here: it was closed, or its
+// trajectory is stored.
+func (s *Server) isOverElsewhere(ctx context.Context, key string) bool {
+	s.mu.Lock()
+	goesOn, episode := s.stay.goesOn, s.stay.keys.episodeOf(key)
+	s.mu.Unlock()
+	if goesOn == nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookEvery)
+	defer cancel()
+	on, err := goesOn(ctx, episode)
+	return err == nil && !on
 }
 
 // holdRequest counts the requests that wait; false is that there are too many.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -29,7 +30,7 @@ func newPlace(t *testing.T, secret string) *place {
 	ctx, stop := context.WithCancel(context.Background())
 	s := NewServer(ctx, cfg, "sesame", slog.New(slog.DiscardHandler))
 	s.stay.holdFor = 20 * time.Millisecond
-	require.NoError(t, s.Stay([]byte(secret)))
+	require.NoError(t, s.Stay([]byte(secret), nil))
 	t.Cleanup(func() {
 		stop()
 		s.mu.Lock()
@@ -151,6 +152,50 @@ func TestWhoIsAnsweredWhatAtAnotherProducer(t *testing.T) {
 	for range 2 {
 		res, _ = second.ask(t, key)
 		require.Equal(t, http.StatusGone, res.StatusCode, "the episode is over")
+	}
+}
+
+// Reader 11, finding 2: an agent whose episode its producer had cut off, or that another producer had ended, was told to ask again, for ever.
+func TestAnAgentWhoseEpisodeIsOverElsewhereIsToldSo(t *testing.T) {
+	for name, change := range map[string]struct {
+		on  bool
+		err error
+		// later is whether the episode ends while the request waits.
+		later bool
+		want  int
+	}{
+		"another producer may go on": {on: true, want: http.StatusServiceUnavailable},
+		"nobody knows":               {err: errors.New("no broker"), want: http.StatusServiceUnavailable},
+		"it is over":                 {want: http.StatusGone},
+		"it ends meanwhile":          {later: true, want: http.StatusGone},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t, "s")
+			session := p.open(t, new(kept))
+			key := p.claim(t, session, 0)
+			res, _ := p.ask(t, key)
+			require.Equal(t, http.StatusOK, res.StatusCode)
+			session.end(errors.New("the trajectory would be stale"))
+			p.Close(session) // as a producer does that cuts an episode off
+			looks := 0
+			require.NoError(t, p.Stay([]byte("s"), func(_ context.Context, episode string) (bool, error) {
+				looks++
+				require.Equal(t, "e", episode)
+				return change.on || change.later && looks == 1, change.err
+			}))
+			p.mu.Lock()
+			if change.later {
+				p.stay.holdFor = time.Hour
+			}
+			p.mu.Unlock()
+			res, _ = p.ask(t, key)
+			require.Equal(t, change.want, res.StatusCode)
+			res, _ = p.post(t, "/v1/weir/finish", key, map[string]any{"answer": "north"})
+			require.Equal(t, change.want, res.StatusCode)
+			res, _ = p.ask(t, key+"A")
+			require.Equal(t, http.StatusUnauthorized, res.StatusCode)
+		})
 	}
 }
 

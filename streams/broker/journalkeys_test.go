@@ -29,6 +29,9 @@ func TestTheJournalIsTheProducersOwn(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []*schemas.JournalRecord{record}, records)
 	require.NoError(t, taker.Replace(ctx, record))
+	on, err := producer.JournalGoesOn(ctx, streams.JournalName(ticket))
+	require.NoError(t, err)
+	require.True(t, on)
 	for _, role := range []streams.Role{
 		streams.RoleTrainer, streams.RoleInference, streams.RoleTools, streams.RoleArchive, streams.RoleViewer,
 	} {

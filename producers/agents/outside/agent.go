@@ -37,11 +37,11 @@ type agent struct {
 func (a *agent) Awaited() bool { return a.awaited }
 
 // Stay has a program that lives on while its producer dies find its episode again.
-func (a *agent) Stay(_ context.Context, secret []byte) error {
+func (a *agent) Stay(_ context.Context, secret []byte, goesOn func(context.Context, string) (bool, error)) error {
 	if !a.lasts {
 		return nil
 	}
-	return a.server.Stay(secret)
+	return a.server.Stay(secret, goesOn)
 }
 
 // openAgent makes the agent of a type.
@@ -191,7 +191,7 @@ func (a *agent) openSession(ctx context.Context, e *producers.Episode) (*gateway
 	open := a.server.Open
 	if a.lasts && e.HasJournal() {
 		open = func(ctx context.Context, s gateway.Speaker, r gateway.Recorder, most int) (*gateway.Session, error) {
-			return a.server.OpenLasting(ctx, s, r, most, e.ID(), e)
+			return a.server.OpenLasting(ctx, s, r, most, e.JournalName(), e)
 		}
 	}
 	session, err := open(ctx, a.speaker, recorder{e}, most)
@@ -231,6 +231,9 @@ type recorder struct{ episode *producers.Episode }
 
 // LateReporter counts the agent's requests after the episode's end.
 func (r recorder) LateReporter() func(n int, request string) { return r.episode.LateReporter() }
+
+// NoteUnclaimed notes whether the episode waits for an agent.
+func (r recorder) NoteUnclaimed(unclaimed bool) { r.episode.NoteUnclaimed(unclaimed) }
 
 // Open begins a context.
 func (r recorder) Open(tokens []int32) (gateway.Context, error) { return r.episode.Open("", tokens) }
