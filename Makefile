@@ -59,9 +59,13 @@ stop: ## stop the services and forget their run
 # Where the published Python packages go that tests use where they are there.
 WEIR_VENV ?= $(HOME)/.cache/weir/python
 
-python: ## the published Python packages that some tests hold Weir against, in WEIR_VENV
+python: ## the published Python packages that some tests hold Weir against, in WEIR_VENV, and where npm is there MCP servers for node
 	python3 -m venv $(WEIR_VENV)
 	$(WEIR_VENV)/bin/pip install --quiet --disable-pip-version-check -r internal/realpython/requirements.txt
+	python3 -m venv $(WEIR_VENV)/mcp1
+	$(WEIR_VENV)/mcp1/bin/pip install --quiet --disable-pip-version-check -r internal/realpython/requirements-mcp1.txt
+	@if command -v npm >/dev/null; then mkdir -p $(WEIR_VENV)/node && cp producers/tools/mcp/testdata/servers/package*.json $(WEIR_VENV)/node && \
+	  npm ci --prefix $(WEIR_VENV)/node --no-audit --no-fund --silent; fi
 	@echo export WEIR_PYTHON=$(WEIR_VENV)/bin/python
 
 python-torch: ## the same with PyTorch, Transformers and PEFT

@@ -6,6 +6,7 @@ package realpython
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -32,6 +33,16 @@ func Interpreter(t testing.TB, modules ...string) string {
 	if err != nil {
 		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 		t.Skipf("%s=%s cannot import %s: %s", Variable, path, strings.Join(modules, ", "), lines[len(lines)-1])
+	}
+	return path
+}
+
+// Beside is the path of a program that make python puts beside the interpreter, such as mcp1/bin/mcp-server-sqlite. The test is skipped where it is missing.
+func Beside(t testing.TB, interpreter, program string) string {
+	t.Helper()
+	path := filepath.Join(filepath.Dir(filepath.Dir(interpreter)), filepath.FromSlash(program))
+	if _, err := os.Stat(path); err != nil {
+		t.Skipf("%s=%s has no %s beside it: make python installs it: %v", Variable, interpreter, program, err)
 	}
 	return path
 }
