@@ -143,9 +143,10 @@ func (b *messagesBody) newRequest(s *Session) (*request, error) {
 	}
 	if c := b.ToolChoice; c != nil {
 		r.single = c.DisableParallelToolUse
-		switch c.Type {
-		case "", "auto":
-		case "none":
+		switch must := c.Type == "any" && len(r.tools) > 0; {
+		case must, c.Type == "", c.Type == "auto":
+			r.mustCall = must
+		case c.Type == "none":
 			r.tools = nil
 		default:
 			return nil, openai.BadRequest("unsupported_parameter", "tool_choice is %.40q: nothing holds the policy to a call; use auto or none", c.Type)

@@ -61,14 +61,15 @@ func (b *chatBody) newRequest(*Session) (*request, error) {
 	if err != nil {
 		return nil, err
 	}
-	tools, err := readTools(b.Tools, b.ToolChoice)
+	tools, must, err := readTools(b.Tools, b.ToolChoice)
 	if err != nil {
 		return nil, err
 	}
 	if b.MaxTokens == nil {
 		b.MaxTokens = b.MaxCompletionTokens
 	}
-	return boundRequest(&request{messages: messages, tools: tools, stop: b.Stop, single: allowsOneCall(b.ParallelToolCalls)}, "max_tokens", b.MaxTokens)
+	r := &request{messages: messages, tools: tools, stop: b.Stop, single: allowsOneCall(b.ParallelToolCalls), mustCall: must}
+	return boundRequest(r, "max_tokens", b.MaxTokens)
 }
 
 // allowsOneCall reports whether a client takes at most a single call of a turn.
@@ -88,12 +89,14 @@ func boundRequest(r *request, name string, most *int) (*request, error) {
 	return r, nil
 }
 
-// readTools returns the tools of a request, none where its choice forbids calls.
-func readTools(raw []json.RawMessage, choice json.RawMessage) ([]chat.Tool, error) {
-	if openai.ForcesCall(choice) {
-		return nil, openai.RefuseForcedCall(choice)
+// readTools returns the tools of a request, none where its choice forbids calls, and whether it wants a call of any of them. A choice of a
+// single tool is refused.
+func readTools(raw []json.RawMessage, choice json.RawMessage) (tools []chat.Tool, must bool, err error) {
+	if must = string(choice) == `"required"` && len(raw) > 0; !must && openai.ForcesCall(choice) {
+		return nil, false, openai.RefuseForcedCall(choice)
 	}
-	return openai.ReadTools(raw, choice)
+	tools, err = openai.ReadTools(raw, choice)
+	return tools, must, err
 }
 
 type chatAnswer = openai.Answer[chatChoice]

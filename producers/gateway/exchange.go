@@ -22,6 +22,8 @@ type request struct {
 	stop []string
 	// single says that the client takes at most a single call of a turn.
 	single bool
+	// mustCall says that the turn begins with a call: the policy goes on behind its first token, which is not sampled and not trained on.
+	mustCall bool
 	// tries is how often the client says that it has asked before.
 	tries tries
 	// instructions are how many of the messages, at their beginning, are of this request alone: a request that goes on from its reply has
@@ -36,7 +38,11 @@ type request struct {
 // requestKey returns a hash that tells different requests apart.
 func (r *request) requestKey() [sha256.Size]byte {
 	// Encoding slices of plain structs does not fail.
-	b, _ := json.Marshal([]any{r.messages, r.tools, r.maxTokens, r.stop, r.single})
+	told := []any{r.messages, r.tools, r.maxTokens, r.stop, r.single}
+	if r.mustCall { // the journals of earlier versions have the keys of requests that need not call
+		told = append(told, r.mustCall)
+	}
+	b, _ := json.Marshal(told)
 	return sha256.Sum256(b)
 }
 

@@ -80,7 +80,7 @@ func (p *player) nextRequest(i int, say string, tools bool) *request {
 	}
 	r := &request{messages: append(slices.Clone(p.talks[i]), chat.Message{Role: chat.User, Content: say})}
 	if tools {
-		r.tools = []chat.Tool{{Name: "look"}}
+		r.tools, r.mustCall = []chat.Tool{{Name: "look"}}, say == "two"
 	}
 	return r
 }

@@ -33,6 +33,7 @@ type ask struct {
 	MaxTokens    int       `json:"max_tokens,omitempty"`
 	Stop         []string  `json:"stop,omitempty"`
 	Single       bool      `json:"single,omitempty"`
+	MustCall     bool      `json:"must_call,omitempty"`
 	Instructions int       `json:"instructions,omitempty"`
 	Key          string    `json:"key"` // as requestKey
 }
@@ -169,7 +170,7 @@ func (s *Session) noteAsk(t *thread, r *request, before int) {
 	key := r.requestKey()
 	l.keeper.Note(encodeNote(note{Ask: &ask{
 		Number: r.number, Thread: t.place, Messages: noteMessages(r.messages[before:]), Tools: noteTools(r.tools),
-		MaxTokens: r.maxTokens, Stop: r.stop, Single: r.single, Instructions: r.instructions, Key: hex.EncodeToString(key[:]),
+		MaxTokens: r.maxTokens, Stop: r.stop, Single: r.single, MustCall: r.mustCall, Instructions: r.instructions, Key: hex.EncodeToString(key[:]),
 	}}))
 }
 
@@ -231,7 +232,7 @@ func (s *Session) restore(ctx context.Context) error {
 func (s *Session) recallRequest(a *ask) (*request, *thread, error) {
 	r := &request{
 		messages: chatMessages(a.Messages), tools: chatTools(a.Tools), maxTokens: a.MaxTokens, stop: a.Stop, single: a.Single,
-		instructions: a.Instructions, number: a.Number,
+		mustCall: a.MustCall, instructions: a.Instructions, number: a.Number,
 	}
 	if a.Thread < 0 || a.Thread > len(s.threads) {
 		return nil, nil, fmt.Errorf("%w: request %d goes on from context %d of %d", errOtherwise, a.Number, a.Thread, len(s.threads))

@@ -68,11 +68,11 @@ func (b *responsesBody) newRequest(s *Session) (*request, error) {
 	if err != nil {
 		return nil, err
 	}
-	tools, err := readTools(b.Tools, b.ToolChoice)
+	tools, must, err := readTools(b.Tools, b.ToolChoice)
 	if err != nil {
 		return nil, err
 	}
-	r := &request{messages: append(messages, said...), tools: tools, single: allowsOneCall(b.ParallelToolCalls), instructions: own}
+	r := &request{messages: append(messages, said...), tools: tools, single: allowsOneCall(b.ParallelToolCalls), mustCall: must, instructions: own}
 	return boundRequest(r, "max_output_tokens", b.MaxOutputTokens)
 }
 

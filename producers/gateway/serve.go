@@ -99,6 +99,9 @@ func serveSample[B any, P sampleBody[B]](g *Server, s *Session, w http.ResponseW
 		if err := s.speaker.Tools(); err != nil {
 			return openai.BadRequest("unsupported_parameter", "tools: %v", err)
 		}
+		if _, err := s.beginReply(req); err != nil {
+			return err
+		}
 	}
 	req.tries = retryCount(r)
 	req.body = large

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -83,9 +84,10 @@ type thread struct {
 	// the context holds, and the reply to them is still to be sampled: the agent left before it was.
 	messages []chat.Message
 	awaiting bool
-	sampled  []int32 // the last reply
-	busy     bool
-	place    int // among the session's
+	// begun are the ids that the last reply begins with and that were not sampled: see request.mustCall. sampled is the last reply, with them.
+	begun, sampled []int32
+	busy           bool
+	place          int // among the session's
 }
 
 // Outcome is how an agent says that its episode ended.
@@ -119,7 +121,7 @@ func newSession(ctx context.Context, s Speaker, r Recorder, most int) *Session {
 func (s *Session) matchThread(r *request) *thread {
 	var best *thread
 	for _, t := range s.threads {
-		goesOn := t.awaiting == (len(r.messages) == len(t.messages))
+		goesOn := t.awaiting == (len(r.messages) == len(t.messages)) && (!t.awaiting || r.mustCall == (len(t.begun) > 0))
 		if t.busy || !goesOn || best != nil && len(t.messages) <= len(best.messages) {
 			continue
 		}
@@ -221,11 +223,12 @@ func (s *Session) sampleReply(ctx context.Context, t *thread, r *request) (*repl
 	if err != nil {
 		return nil, err
 	}
-	got := s.parseReply(r, sampled, why)
+	turn := slices.Concat(t.begun, sampled)
+	got := s.parseReply(r, turn, why)
 	got.promptTokens, got.sampled = prompt, len(sampled)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t.sampled, t.awaiting = sampled, false
+	t.sampled, t.awaiting = turn, false
 	t.messages = append(shareMessages(r.messages, t.messages), got.asMessage())
 	return got, nil
 }
@@ -251,16 +254,20 @@ func (s *Session) writeRequest(t *thread, r *request) (*thread, error) {
 
 // putRequest is writeRequest, which is not noted.
 func (s *Session) putRequest(t *thread, r *request) (*thread, error) {
+	begun, err := s.beginReply(r)
+	if err != nil {
+		return t, err
+	}
 	if t == nil {
 		talk, ids, err := s.speaker.Begin(r.messages, r.tools)
 		if err != nil {
 			return nil, cannotWrite(err)
 		}
-		opened, err := s.recorder.Open(ids)
+		opened, err := s.recorder.Open(slices.Concat(ids, begun))
 		if err != nil {
 			return nil, fmt.Errorf("open a context: %w", err)
 		}
-		t = &thread{context: opened, talk: talk, tools: r.tools, messages: r.messages, awaiting: true, busy: true}
+		t = &thread{context: opened, talk: talk, tools: r.tools, messages: r.messages, awaiting: true, begun: begun, busy: true}
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		t.place = len(s.threads)
@@ -279,13 +286,25 @@ func (s *Session) putRequest(t *thread, r *request) (*thread, error) {
 	if fresh {
 		put = t.context.Begin
 	}
-	if err := put(ids); err != nil {
+	if err := put(slices.Concat(ids, begun)); err != nil {
 		return t, err // the conversation stays as it was: the agent may go on with less
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t.talk, t.messages, t.awaiting = talk, shareMessages(r.messages, t.messages), true
+	t.talk, t.messages, t.awaiting, t.begun = talk, shareMessages(r.messages, t.messages), true, begun
 	return t, nil
+}
+
+// beginReply returns the ids that a request has the reply begin with, none where all of the reply is sampled.
+func (s *Session) beginReply(r *request) ([]int32, error) {
+	if !r.mustCall {
+		return nil, nil
+	}
+	ids, err := s.speaker.BeginCall()
+	if err != nil {
+		return nil, openai.BadRequest("unsupported_parameter", "tool_choice wants a call, and nothing holds the policy to it: %v; use auto or none", err)
+	}
+	return ids, nil
 }
 
 func cannotWrite(err error) error {

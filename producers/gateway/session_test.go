@@ -68,10 +68,17 @@ func (spelling) Next(_ []int32, said ...chat.Message) ([]int32, bool, error) {
 }
 func (spelling) Stop() []int32 { return []int32{'\n'} }
 func (spelling) Tools() error  { return nil }
+
+// BeginCall begins a call, whose name and arguments the policy says.
+func (spelling) BeginCall() ([]int32, error) { return ids("call "), nil }
+
 func (spelling) Read(sampled []int32, _ []chat.Tool) (chat.Reply, bool) {
 	said, ended := strings.CutSuffix(text(sampled), "\n")
 	if rest, ok := strings.CutPrefix(said, "call "); ok {
 		name, arguments, _ := strings.Cut(rest, " ")
+		if arguments == "" {
+			arguments = "{}"
+		}
 		return chat.Reply{Calls: []chat.Call{{Name: name, Arguments: json.RawMessage(arguments)}}, Said: said}, ended
 	}
 	return chat.Reply{Content: said, Said: said}, ended

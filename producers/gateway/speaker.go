@@ -19,6 +19,8 @@ type Speaker interface {
 	Read(sampled []int32, tools []chat.Tool) (r chat.Reply, ended bool)
 	// Tools is nil where the policy can be shown tools, else why not.
 	Tools() error
+	// BeginCall are the ids that begin a call, and hold a turn to it; it fails where there are none.
+	BeginCall() ([]int32, error)
 }
 
 // Talk is a conversation that goes on. It is used by one goroutine at a time.
@@ -51,6 +53,8 @@ func (s templated) Begin(messages []chat.Message, tools []chat.Tool) (Talk, []in
 
 func (s templated) Stop() []int32 { return s.chat.Stop() }
 func (s templated) Tools() error  { return s.chat.Tools() }
+
+func (s templated) BeginCall() ([]int32, error) { return s.chat.BeginCall() }
 func (s templated) Read(sampled []int32, tools []chat.Tool) (chat.Reply, bool) {
 	return s.chat.ParseIDs(sampled, tools...)
 }
@@ -94,6 +98,9 @@ func (s running) Stop() []int32 { return s.ends }
 func (running) Tools() error {
 	return errors.New("the model has no chat template that shows tools: write in the messages how to call them, and read the calls out of the text")
 }
+
+// BeginCall fails as Tools does.
+func (s running) BeginCall() ([]int32, error) { return nil, s.Tools() }
 
 // Read keeps the end of the turn: for such a model it is part of the text, as </answer> is.
 func (s running) Read(sampled []int32, _ []chat.Tool) (chat.Reply, bool) {

@@ -110,6 +110,22 @@ func (c *Chat) Reply(r Reply, tools ...Tool) ([]int32, error) {
 	return c.Turn(text)
 }
 
+// BeginCall are the ids that begin a call, for a turn that is held to a call: the policy goes on behind them. It fails where calls of the model's format
+// begin with no token of their own, and where the model thinks before it calls.
+func (c *Chat) BeginCall() ([]int32, error) {
+	if f := c.style.Format; f != FormatHermes && f != FormatQwen3Coder {
+		return nil, fmt.Errorf("format %q: its calls begin with no token of their own", f)
+	}
+	if c.hasThoughts() && !strings.Contains(c.opener, closeThink) {
+		return nil, errors.New("the model thinks before it calls")
+	}
+	ids := c.textIDs(openCall)
+	if len(ids) != 1 {
+		return nil, fmt.Errorf("%s is %d tokens of the model: want a token of its own", openCall, len(ids))
+	}
+	return ids, nil
+}
+
 // textIDs are the ids of an assistant's text.
 func (c *Chat) textIDs(text string) []int32 {
 	mark := markFor(text)

@@ -82,6 +82,21 @@ func searchTool() []Tool {
 	return []Tool{{Name: "search", Description: "Finds a page.", Parameters: json.RawMessage(`{"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}`)}}
 }
 
+// The token that begins a call is the first of a call as the model samples it, or the model's calls have none that a turn could be held to.
+func TestTheTokenThatBeginsACall(t *testing.T) {
+	t.Parallel()
+	c := chatOf(t, qwen25)
+	begun, err := c.BeginCall()
+	require.NoError(t, err)
+	call, err := c.Reply(Reply{Calls: []Call{{Name: "search", Arguments: json.RawMessage(`{"query": "x"}`)}}}, searchTool()...)
+	require.NoError(t, err)
+	require.Equal(t, call[:1], begun)
+	_, err = chatOf(t, qwen3).BeginCall()
+	require.ErrorContains(t, err, "the model thinks before it calls")
+	_, err = chatOf(t, llama).BeginCall()
+	require.ErrorContains(t, err, `format "llama3": its calls begin with no token of their own`)
+}
+
 // What users and tools say has no control token, whatever it spells; what it says comes back.
 func TestWordsOfOthersAreNoControlTokens(t *testing.T) {
 	t.Parallel()
