@@ -22,6 +22,12 @@ const (
 	EngineSGLang = "sglang"
 )
 
+// The values of ServerConfig.Transfer.
+const (
+	TransferAuto = "auto"
+	TransferOff  = "off"
+)
+
 // ServerConfig is about the servers of inference.engine vllm or sglang. Other engines do not read it.
 type ServerConfig struct {
 	// Dir is where each policy version is put as a folder, which the servers read: every server must see it under this path, and
@@ -47,6 +53,10 @@ type ServerConfig struct {
 	// to APIKey.
 	APIKey      string `koanf:"api_key"`
 	AdminAPIKey string `koanf:"admin_api_key"`
+	// Transfer is how versions reach a server: auto, through the shared memory of this machine where the server has Weir's plugin and takes
+	// them, else as a folder; or off, always as a folder. The plugin is for vLLM; a vllm or python command that Weir starts gets it. Defaults
+	// to auto.
+	Transfer string `koanf:"transfer"`
 	// StartTimeout bounds how long a server may take to be ready. Defaults to 20m.
 	StartTimeout time.Duration `koanf:"start_timeout"`
 	// ControlTimeout bounds a pause, a resume and a look at the server. Defaults to 1m.
@@ -71,7 +81,7 @@ type ServerConfig struct {
 
 func defaultServerConfig() ServerConfig {
 	return ServerConfig{
-		Count: 1, StartTimeout: 20 * time.Minute, ControlTimeout: time.Minute, LoadTimeout: 10 * time.Minute,
+		Count: 1, Transfer: TransferAuto, StartTimeout: 20 * time.Minute, ControlTimeout: time.Minute, LoadTimeout: 10 * time.Minute,
 		StallTimeout: 2 * time.Minute, CheckEvery: 5 * time.Second, VerifyEvery: 16, EndsEvery: 16,
 	}
 }
@@ -80,6 +90,7 @@ func defaultServerConfig() ServerConfig {
 func (c ServerConfig) validateSection() error {
 	return check.All(
 		check.Positive("count", c.Count),
+		check.OneOf("transfer", c.Transfer, TransferAuto, TransferOff),
 		check.Between("port", c.Port, 0, 65535),
 		check.That(!slices.Contains(c.Devices, ""), "devices", "%q: an entry is empty", c.Devices),
 		check.Positive("start_timeout", c.StartTimeout),

@@ -10,6 +10,8 @@ type ServerMetrics struct {
 	Restarts, Cut, Failed prometheus.Counter
 	// WeightChecks counts verified loads by result: right, stale or unknown.
 	WeightChecks *prometheus.CounterVec
+	// Loads counts versions that running servers have loaded, by place and by the reason why it was not shared memory.
+	Loads *prometheus.CounterVec
 	// Queue, CacheUse and Preemptions are a server's own metrics, by server.
 	Queue, CacheUse, Preemptions *prometheus.GaugeVec
 	// MaxTokens is the longest sequence that a server takes, by server.
@@ -46,8 +48,14 @@ func (m *ServerMetrics) ForgetEnds(server string) {
 func (m *ServerMetrics) makeVectors() []prometheus.Collector {
 	m.WeightChecks = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "weir_inference_weight_checks_total",
-		Help: "Loads that were verified at an inference server: right, stale where it kept tensors of the version before, or unknown where it cannot be told.",
+		Help: "Loads that were verified at an inference server: right, stale where it kept tensors of the version before, " +
+			"or unknown where it cannot be told.",
 	}, []string{"result"})
+	m.Loads = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "weir_inference_server_loads_total",
+		Help: "Versions that a running inference server has loaded, from memory or folder, and why from a folder: off, " +
+			"plugin (none, or it takes nothing), place (not in shared memory), stage (the server cannot take this version) or load (that failed).",
+	}, []string{"from", "reason"})
 	m.Queue = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "weir_inference_server_calls", Help: "Calls at an inference server, of all its users, as it tells: running or waiting.",
 	}, []string{"server", "state"})
@@ -70,5 +78,7 @@ func (m *ServerMetrics) makeVectors() []prometheus.Collector {
 	m.EndsDeviation = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "weir_inference_server_ends_deviation", Help: "Difference of both, in standard deviations: beyond 5 the server's ends are biased.",
 	}, []string{"server"})
-	return []prometheus.Collector{m.WeightChecks, m.Queue, m.CacheUse, m.Preemptions, m.MaxTokens, m.Ends, m.EndsExpected, m.EndsDeviation}
+	return []prometheus.Collector{
+		m.WeightChecks, m.Loads, m.Queue, m.CacheUse, m.Preemptions, m.MaxTokens, m.Ends, m.EndsExpected, m.EndsDeviation,
+	}
 }

@@ -189,6 +189,7 @@ func (s *server) examineSettings(ctx context.Context, want *consumers.Snapshot) 
 		return err
 	}
 	s.keeper.spans = spans
+	s.beginTransfers(ctx)
 	p.mu.Lock()
 	s.state.lengths = lengths{most: m.MaxTokens, kept: m.Kept}
 	p.mu.Unlock()

@@ -39,6 +39,8 @@ type Start struct {
 	Offers func(argument string) bool
 	// KeyFile is the file with the Keys of a [Keyed] kind; "" where there is none.
 	KeyFile string
+	// Plugin is the folder with the plugin of a [Plugged] kind; "" starts the server without.
+	Plugin string
 }
 
 // Keyed is a kind whose programs take keys from a file, so that they are not on the command line, which everybody on the machine can read.

@@ -30,6 +30,9 @@ type process struct {
 	// known are the arguments that the program was asked for, dir is the folder that the process of now was started with; its keeper's.
 	known map[string]bool
 	dir   string
+	// plain is whether the process is started without the plugin, since a start with the plugin has failed; plugged is whether the process of
+	// now has the plugin.
+	plain, plugged bool
 
 	mu    sync.Mutex
 	child *child.Process // nil before the first start
@@ -62,6 +65,10 @@ func (p *process) startServer(ctx context.Context, dir string) (url string, err 
 	if with.KeyFile, err = p.writeKeys(with); err != nil {
 		return "", err
 	}
+	if with.Plugin, err = p.writePlugin(); err != nil {
+		return "", err
+	}
+	p.plugged = with.Plugin != ""
 	args, env := p.kind.Command(with)
 	p.boundLog(mostLog)
 	out, err := os.OpenFile(p.logName(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)

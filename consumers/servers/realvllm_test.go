@@ -56,7 +56,7 @@ func startReal(t *testing.T, program, dir string, more ...string) string {
 	require.NoError(t, l.Close())
 	args, env := vllm.Kind{}.Command(servers.Start{
 		Command: []string{program, "serve"}, Args: append(slices.Clone(realArgs), more...), Dir: dir, Port: port, MaxTokens: fakemodel.Config().MaxPositions,
-		Slots: 16, Seed: 17, Offers: func(string) bool { return true },
+		Slots: 16, Seed: 17, Offers: func(string) bool { return true }, Plugin: pluginOf(t),
 	})
 	cmd := exec.Command(args[0], args[1:]...) //nolint:noctx // the test's end ends it
 	cmd.Env = append(os.Environ(), env...)

@@ -157,6 +157,9 @@ func (r *Remote) sendRequest(ctx context.Context, c *http.Client, method, path, 
 	}
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxError))
 	_ = resp.Body.Close()
+	if resp.StatusCode >= http.StatusInternalServerError {
+		c.CloseIdleConnections() // uvicorn resets the connection of a request that raised, after its answer
+	}
 	return nil, &StatusError{Path: path, Status: resp.StatusCode, Text: parseRefusal(text)}
 }
 

@@ -53,7 +53,8 @@ type keeperState struct {
 	// narrow is where an answer of the server ended far below its context, until it was seen to take a longer sequence; 0 where none did.
 	narrow int
 	// doubted is the evidence from before a load that failed its verification; nil where none did.
-	doubted *evidence
+	doubted  *evidence
+	transfer transferState
 }
 
 // serverState has the fields that routing reads. Pool.mu guards it.
@@ -235,6 +236,9 @@ func (s *server) noteAttempt(offer int, version int64, err error) {
 		case p.fatal <- fmt.Errorf("inference server %s: %w", s.name, err):
 		default:
 		}
+	}
+	if s.own != nil && s.keeper.anew && !s.own.isRunning() {
+		s.own.notePluggedFault()
 	}
 	if !fit && s.own != nil {
 		s.own.stopServer()

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/weir-rl/weir/consumers"
 	"github.com/weir-rl/weir/internal/child"
 )
 
@@ -81,4 +82,35 @@ func outputOf(ctx context.Context, c *exec.Cmd) (string, error) {
 		return "", err
 	}
 	return out.String(), nil
+}
+
+// pluginName is the folder with the plugin, in that of weights.
+const pluginName = "plugin"
+
+// writePlugin writes the plugin for a server that is to be started, and returns its folder: "" where the server is started without. A
+// command other than the server's own program or a Python may start it where the folder is not seen, as in a container.
+func (p *process) writePlugin() (string, error) {
+	kind, is := p.kind.(Plugged)
+	if !is || p.plain || p.cfg.Server.Transfer == consumers.TransferOff || !p.startsHere() {
+		return "", nil
+	}
+	dir := filepath.Join(p.cfg.Server.Dir, pluginName)
+	return dir, kind.WritePlugin(dir)
+}
+
+// startsHere reports whether the command is known to start the server as a program of this machine.
+func (p *process) startsHere() bool {
+	if len(p.cfg.Server.Command) == 0 {
+		return true
+	}
+	name := filepath.Base(p.cfg.Server.Command[0])
+	return name == p.kind.Name() || strings.HasPrefix(name, "python")
+}
+
+// notePluggedFault has the next start be one without the plugin, after a start with the plugin has failed: the plugin may be why.
+func (p *process) notePluggedFault() {
+	if p.plugged && !p.plain {
+		p.plain = true
+		p.log.Warn("an inference server did not come up with Weir's plugin: it is started without, and loads versions from folders")
+	}
 }

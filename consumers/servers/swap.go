@@ -9,14 +9,16 @@ import (
 	"github.com/weir-rl/weir/consumers"
 )
 
-// swapWeights replaces a running server's weights: it holds calls back, pauses, loads, names, reads the name back, resumes in any
-// case, sees a token sampled, verifies the weights where this load is to be verified, and admits calls. Where the load fails the version
+// swapWeights replaces a running server's weights: it stages the version, holds calls back, pauses, loads, names, reads the name
+// back, resumes in any case, sees a token sampled, verifies the weights where this load is to be verified, and admits calls. Where the load fails the version
 // before is loaded again, so that the server is fit for that version; where that fails too, or the server does not resume, it is unfit.
 func (s *server) swapWeights(ctx context.Context, want *consumers.Snapshot) error {
 	mode := s.pool.kind.Mode(pauseMode(s.pool.cfg.Swap))
 	if !s.keeper.spans || s.keeper.tries > 0 {
 		mode = Abort
 	}
+	s.stageVersion(ctx, want)
+	defer s.dropStaged(ctx)
 	evidence := s.gatherEvidence(ctx)
 	defer func() {
 		if evidence != nil && evidence != s.keeper.doubted {
@@ -98,7 +100,7 @@ func (s *server) exchangeWeights(ctx context.Context, want *consumers.Snapshot, 
 		}
 	}
 	s.sealCurrent(mode != Abort)
-	err = s.loadVersion(ctx, want, mode)
+	err = s.loadWanted(ctx, want, mode)
 	if err == nil {
 		return want, nil
 	}

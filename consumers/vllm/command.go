@@ -31,7 +31,7 @@ func (Kind) Command(o servers.Start) (args, env []string) {
 		args = append(args, "--max-model-len", strconv.Itoa(o.MaxTokens))
 	}
 	args = append(args, o.Args...)
-	env = []string{"VLLM_SERVER_DEV_MODE=1"}
+	args, env = usePlugin(o, args, []string{"VLLM_SERVER_DEV_MODE=1"})
 	if o.APIKey != "" {
 		env = append(env, "VLLM_API_KEY="+o.APIKey) // not in the command line, which everybody on the machine can read
 	}

@@ -87,8 +87,8 @@ func addCommands(a *app, root *cobra.Command) {
 		}},
 		{"tools", "Try tools and data:", []*cobra.Command{newToolCommand(a), newToolserverCommand(a), newMcpCommand(a), newDataCommand(a)}},
 		{"maintain", "Set up and maintain:", []*cobra.Command{
-			newConfigCommand(a), newDoctorCommand(a), newKeysCommand(a), newOpenCommand(a), newSeatCommand(a), newHealthcheckCommand(),
-			newVersionCommand(a),
+			newConfigCommand(a), newDoctorCommand(a), newKeysCommand(a), newOpenCommand(a), newSeatCommand(a), newPluginCommand(a),
+			newHealthcheckCommand(), newVersionCommand(a),
 		}},
 	} {
 		root.AddGroup(&cobra.Group{ID: group.id, Title: group.title})

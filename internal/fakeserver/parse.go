@@ -74,6 +74,8 @@ func (o *Options) readArgument(word, value string) (err error) {
 		o.NoDefaults = value == "vllm"
 	case "--incremental-streaming-output":
 		o.Incremental = true
+	case "--worker-extension-cls":
+		o.Plugin = true
 	case "--no-spans":
 		o.NoSpans = true
 	case "--release":

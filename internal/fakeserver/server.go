@@ -81,6 +81,8 @@ type Options struct {
 	ShyEnds bool
 	// Incremental streams send only new tokens in each event.
 	Incremental bool
+	// Plugin has vLLM's workers have Weir's plugin.
+	Plugin bool
 	// Whole answers are no streams.
 	Whole bool
 	// Faults happen again and again: the name of each, and at every how manieth chance.
@@ -103,6 +105,7 @@ type Server struct {
 	live     map[net.Conn]bool
 	defaults defaults
 	dead     bool
+	staged   staged
 	room     int // tokens that there is room for; 0 is the context
 }
 
@@ -127,6 +130,8 @@ type fault struct {
 //   - "lost": a resume is answered and does nothing;
 //   - "load": loading fails half way, and leaves a part of the tensors new at vLLM, all at SGLang; "unread": it fails before anything is
 //     loaded; "broken": it fails half way for good, of which SGLang dies;
+//   - "quantized": the plugin takes nothing; "unstaged": it cannot take a version; "half": a load of a staged version
+//     fails half way; "slow": a version is not staged yet;
 //   - "lie": it succeeds under another label; "stale": it succeeds and loads nothing; "partial": it succeeds and leaves some tensors old.
 func (s *Server) Inject(name string, n int) <-chan struct{} {
 	s.mu.Lock()

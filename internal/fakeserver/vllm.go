@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"time"
@@ -96,7 +97,10 @@ func (s *Server) vllmPause(w http.ResponseWriter, r *http.Request) {
 	writeAnswer(w, map[string]any{"status": "paused"})
 }
 
-// vllmCallWorkers loads weights from a folder: no other method is known.
+// rpcFailed begins the reason of a method that raised in a worker (0.32.0, v1/engine/core.py:1751).
+const rpcFailed = "Call to collective_rpc method failed: "
+
+// vllmCallWorkers loads weights from a folder, or calls a method of the plugin.
 func (s *Server) vllmCallWorkers(w http.ResponseWriter, r *http.Request) {
 	var body struct {
 		Method string `json:"method"`
@@ -104,8 +108,17 @@ func (s *Server) vllmCallWorkers(w http.ResponseWriter, r *http.Request) {
 			Path string `json:"weights_path"`
 		} `json:"kwargs"`
 	}
-	if json.NewDecoder(r.Body).Decode(&body) != nil || body.Method != "reload_weights" {
-		writeRefusal(w, http.StatusBadRequest, "no such method")
+	data, err := io.ReadAll(r.Body)
+	if err != nil || json.Unmarshal(data, &body) != nil {
+		writeRefusal(w, http.StatusBadRequest, "Missing 'method' in request body")
+		return
+	}
+	if s.o.Plugin && strings.HasPrefix(body.Method, "weir_") {
+		s.callPlugin(w, data)
+		return
+	}
+	if body.Method != "reload_weights" {
+		writeRefusal(w, http.StatusInternalServerError, rpcFailed+"'CPUWorker' object has no attribute '"+body.Method+"'")
 		return
 	}
 	if err := s.reloadFolder(body.Kwargs.Path, "", true); err != nil {
@@ -136,6 +149,11 @@ func (s *Server) setVersion(w http.ResponseWriter, r *http.Request) {
 
 // errBroken is a folder that cannot be loaded, now or later.
 var errBroken = errors.New("the weights cannot be loaded")
+
+var (
+	errQuantized = errors.New("quantized")
+	errStage     = errors.New("cannot be staged")
+)
 
 // reloadFolder loads a folder as faults let it.
 func (s *Server) reloadFolder(dir, label string, keepCache bool) error {

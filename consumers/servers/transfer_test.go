@@ -1,0 +1,196 @@
+package servers_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/consumers"
+	"github.com/weir-rl/weir/internal/fakeserver"
+)
+
+// memoryDir is a folder in shared memory that goes with the test.
+func memoryDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "weir-test-")
+	if err != nil {
+		t.Skipf("no shared memory: %v", err)
+	}
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	return dir
+}
+
+// newMemoryWorld is a newWorld whose versions lie in shared memory.
+func newMemoryWorld(t *testing.T, kind fakeserver.Kind, change func(*consumers.Config), options ...fakeserver.Options) *world {
+	t.Helper()
+	dir := memoryDir(t)
+	w := newWorld(t, kind, change, options...)
+	w.dir, w.folders = dir, map[int64]string{}
+	return w
+}
+
+// loads counts the versions that were loaded from a place for a reason.
+func (w *world) loads(from, reason string) int {
+	return int(testutil.ToFloat64(w.metrics.ForServers().Loads.WithLabelValues(from, reason)))
+}
+
+// plugged is a server with the plugin.
+func plugged() fakeserver.Options {
+	o := good()
+	o.Release, o.Plugin = fakeserver.VLLM33, true
+	return o
+}
+
+// Each version reaches a server with the plugin through shared memory, and its answers are the version's. A server without takes the same
+// versions from their folders.
+func TestVersionsReachAServerThroughSharedMemory(t *testing.T) {
+	t.Parallel()
+	w := newMemoryWorld(t, fakeserver.VLLM, nil, plugged())
+	w.run()
+	for v := range int64(10) {
+		w.swapSoon(v)
+		w.whole(ask(fmt.Sprint("e", v), 20))
+	}
+	require.Equal(t, 10, w.loads("memory", ""))
+	require.Zero(t, w.checks("stale"))
+
+	plain := newMemoryWorld(t, fakeserver.VLLM, nil, good())
+	plain.run()
+	plain.swapSoon(0)
+	plain.whole(ask("e", 20))
+	require.Equal(t, 1, plain.loads("folder", "plugin"))
+}
+
+// Where a transfer cannot be made, or fails at any place, the version is loaded from its folder, and the reason is counted by its name. No call is
+// answered with weights of two versions.
+func TestInvariantATransferThatFailsEndsInAWholeVersion(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, fault  string
+		times        int
+		from, reason string
+	}{
+		{"a load fails half way", "half", 1, "folder", "load"},
+		{"the version cannot be taken", "unstaged", 1, "folder", "stage"},
+		{"the server is slow to stage", "slow", 3, "memory", ""},
+		{"a load is reported and nothing is loaded", "stale", 1, "", ""},
+		{"another label is set", "lie", 1, "folder", "load"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := newMemoryWorld(t, fakeserver.VLLM, func(c *consumers.Config) { c.Server.VerifyEvery = 1 }, plugged())
+			w.run()
+			w.swapSoon(0)
+			w.swapSoon(1)
+			w.fakes[0].Inject(c.fault, c.times)
+			w.swapSoon(2)
+			for i := range 5 {
+				w.whole(ask(fmt.Sprint("e", i), 20))
+			}
+			if c.from != "" {
+				require.Equal(t, map[bool]int{true: 1, false: 3}[c.from == "folder"], w.loads(c.from, c.reason))
+			}
+			w.swapSoon(3)
+			w.whole(ask("after", 20))
+		})
+	}
+}
+
+// A server whose model is quantized, a version that does not lie in shared memory, and inference.server.transfer off are no faults: the folder is
+// loaded.
+func TestATransferIsNotTriedWhereItCannotBe(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		reason string
+		world  func(t *testing.T) *world
+	}{
+		{"plugin", func(t *testing.T) *world {
+			t.Helper()
+			w := newMemoryWorld(t, fakeserver.VLLM, nil, plugged())
+			w.fakes[0].Inject("quantized", 1)
+			return w
+		}},
+		{"place", func(t *testing.T) *world {
+			t.Helper()
+			w := newWorld(t, fakeserver.VLLM, nil, plugged())
+			if strings.HasPrefix(os.TempDir(), "/dev/shm") {
+				t.Skip("temporary files lie in shared memory")
+			}
+			return w
+		}},
+		{"off", func(t *testing.T) *world {
+			t.Helper()
+			return newMemoryWorld(t, fakeserver.VLLM, func(c *consumers.Config) { c.Server.Transfer = consumers.TransferOff }, plugged())
+		}},
+	} {
+		t.Run(c.reason, func(t *testing.T) {
+			t.Parallel()
+			w := c.world(t)
+			w.run()
+			w.swapSoon(0)
+			w.swapSoon(1)
+			w.whole(ask("e", 20))
+			require.Equal(t, 2, w.loads("folder", c.reason))
+			require.Zero(t, w.loads("memory", ""))
+		})
+	}
+}
+
+// Two Weirs with one server: the stage of the second takes the place of the first's, and neither is served with the other's weights under its own
+// label.
+func TestTwoWeirsWithOneServerTransferTheirOwn(t *testing.T) {
+	t.Parallel()
+	a := newMemoryWorld(t, fakeserver.VLLM, nil, plugged())
+	c := newWorldOver(t, a, nil, a.fakes[0].URL())
+	c.dir, c.folders = memoryDir(t), map[int64]string{}
+	a.run()
+	a.swapSoon(0)
+	a.whole(ask("a", 10))
+	c.run()
+	c.swapSoon(5)
+	c.whole(ask("c", 10)) // checked against version 5 of its own
+	a.swapSoon(1)
+	a.whole(ask("a2", 10))
+}
+
+// A start with the plugin that fails, as where the server's Python cannot import it, is followed by a start without.
+func TestAStartThatFailsWithThePluginIsMadeWithout(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	seen := filepath.Join(dir, "arguments")
+	program := filepath.Join(dir, "vllm")
+	fake := buildFake(t)
+	script := fmt.Sprintf("#!/bin/sh\necho \"$@\" >> %s\ncase \"$*\" in *worker-extension-cls*) exit 1;; esac\nexec %s vllm --release 33 \"$@\"\n", seen, fake)
+	require.NoError(t, os.WriteFile(program, []byte(script), 0o755))
+	w := newWorld(t, fakeserver.VLLM, func(c *consumers.Config) { c.Server.Command, c.Server.Count = []string{program, "serve"}, 1 })
+	w.run()
+	w.swapSoon(0)
+	w.whole(ask("a", 4))
+	text, err := os.ReadFile(seen)
+	require.NoError(t, err)
+	require.Contains(t, string(text), "--worker-extension-cls weir_vllm.Transfer")
+	written, err := os.ReadFile(filepath.Join(w.cfg.Server.Dir, "plugin", "weir_vllm.py"))
+	require.NoError(t, err)
+	require.Contains(t, string(written), "class Transfer")
+}
+
+// A server of Weir's own has the plugin where its command is vLLM's, takes versions through shared memory, and comes back with it after a kill.
+func TestAStartedServerHasThePlugin(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	program := filepath.Join(dir, "vllm")
+	script := fmt.Sprintf("#!/bin/sh\nexec %s vllm --release 33 \"$@\"\n", buildFake(t))
+	require.NoError(t, os.WriteFile(program, []byte(script), 0o755))
+	w := newMemoryWorld(t, fakeserver.VLLM, func(c *consumers.Config) { c.Server.Command, c.Server.Count = []string{program, "serve"}, 1 })
+	w.run()
+	w.swapSoon(0) // the process is started with it
+	w.swapSoon(1)
+	w.whole(ask("a", 4))
+	require.Equal(t, 1, w.loads("memory", ""))
+	require.Zero(t, w.loads("folder", "plugin"))
+}
