@@ -167,8 +167,10 @@ func (r *Run) JournalGoesOn(ctx context.Context, journal string) (bool, error) {
 		if err != nil {
 			return err
 		}
-		newest, unreadable := readRecord(m.Data, r.run)
-		on = unreadable != nil || !newest.Ended // the next producer says of a record that cannot be read what becomes of it
+		on = true // the next producer says of a record that cannot be read what becomes of it
+		if newest, err := readRecord(m.Data, r.run); err == nil {
+			on = !newest.Ended
+		}
 		return nil
 	})
 	return on, err
