@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -154,12 +155,19 @@ func (g *group) borrowRanks(ctx context.Context, threads int, as role, program [
 	return nil
 }
 
+// waitPolicy is the variable that says how OpenMP's threads wait for each other. By default they spin: on a machine whose cores others use
+// too, such as producers and inference, a step then takes ten times as long as it does with threads that sleep.
+const waitPolicy = "OMP_WAIT_POLICY"
+
 // rankEnvironment is the environment that every rank gets beside the process's own. network is the interface by which ranks
 // speak, "" for PyTorch's choice.
 func rankEnvironment(threads int, network string) []string {
 	out := []string{
 		fmt.Sprintf("OMP_NUM_THREADS=%d", threads), fmt.Sprintf("MKL_NUM_THREADS=%d", threads),
 		"PYTHONUNBUFFERED=1", "TOKENIZERS_PARALLELISM=false",
+	}
+	if os.Getenv(waitPolicy) == "" {
+		out = append(out, waitPolicy+"=PASSIVE")
 	}
 	if network != "" {
 		out = append(out, "GLOO_SOCKET_IFNAME="+network)
