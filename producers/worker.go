@@ -213,6 +213,11 @@ func (w *worker) endTicket(settling context.Context, lease Lease, journal *journ
 		log.Info("the engines are full or away: the ticket goes back", "err", err)
 		journal.keep(settling)
 		w.releaseTicket(settling, lease, w.cfg.RetryDelay, log)
+	case errors.Is(err, ErrNotBegun):
+		w.metrics.episodeDropped("not_begun", "")
+		log.Debug("the ticket goes back", "err", err)
+		journal.keep(settling)
+		w.releaseTicket(settling, lease, w.cfg.RetryDelay, log)
 	case lease.Delivery() >= w.cfg.MaxDeliver, isUnretryable(err):
 		w.metrics.episodeDropped(dropReason(err, "failed"), causeLabel(err))
 		level := slog.LevelError

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -65,12 +66,16 @@ const mostOfferBody = 64 << 10
 // claimWait is how long a request for an episode waits for an episode.
 const claimWait = 30 * time.Second
 
+// ErrMakesRoom is returned where an episode that no agent has come for makes room for the episodes of agents that are there.
+var ErrMakesRoom = errors.New("no agent has come for the episode, and agents wait here for other episodes")
+
 func newOffers(key string) *offers {
 	return &offers{key: sha256.Sum256([]byte("Bearer " + key)), waiting: make(chan offered)}
 }
 
 // Offer waits until an agent comes for an episode. The time in which an agent may ask for nothing begins again then. An episode that an agent
-// had at a producer before waits first for that agent, for as long as within says.
+// had at a producer before waits first for that agent, for as long as within says. It fails with [ErrMakesRoom] where nobody comes while
+// agents ask whose episodes are on their way: they would wait for each other.
 func (s *Server) Offer(ctx context.Context, o Offer, within time.Duration) error {
 	s.mu.Lock()
 	session := s.sessions[o.APIKey]
@@ -80,8 +85,14 @@ func (s *Server) Offer(ctx context.Context, o Offer, within time.Duration) error
 	}
 	session.setOffered(true)
 	taken := make(chan struct{}, 1)
+	unclaimed := time.NewTicker(unclaimedFor)
+	defer unclaimed.Stop()
 	for {
 		select {
+		case <-unclaimed.C:
+			if s.agentsKnock() {
+				return ErrMakesRoom
+			}
 		case <-session.hasReturned():
 			session.setOffered(false)
 			return nil

@@ -16,6 +16,10 @@ const (
 	mostHeld = 1024
 	// lookEvery is how often it is looked whether the episode of a request that waits is over.
 	lookEvery = 2 * time.Second
+	// knockFor is how long an agent whose episode is on its way counts after its newest request: a client that tries again waits for 8 s at
+	// most. An episode that no agent has come for in unclaimedFor makes room meanwhile.
+	knockFor     = 10 * time.Second
+	unclaimedFor = time.Second
 )
 
 // stay is a server's knowledge of agents that may outlive their producers.
@@ -29,6 +33,8 @@ type stay struct {
 	changed, gone chan struct{}
 	held          int
 	holdFor       time.Duration
+	// knocked is when an agent asked last whose episode is not here and may come; the zero time is never.
+	knocked time.Time
 }
 
 func newStay() stay {
@@ -117,12 +123,14 @@ func (s *Server) awaitSession(r *http.Request) (*Session, error) {
 		if s.isOverElsewhere(r.Context(), key) {
 			return nil, errGone()
 		}
+		s.noteKnock()
 		for held := true; wait != nil && held; {
 			select {
 			case <-look.C:
 				if s.isOverElsewhere(r.Context(), key) {
 					return nil, errGone()
 				}
+				s.noteKnock()
 			case <-wait:
 				session, wait, err = s.findSession(key)
 			case <-timer.C:
@@ -156,6 +164,20 @@ func (s *Server) isOverElsewhere(ctx context.Context, key string) bool {
 	defer cancel()
 	on, err := goesOn(ctx, episode)
 	return err == nil && !on
+}
+
+// noteKnock notes that an agent asks whose episode is not here and may come.
+func (s *Server) noteKnock() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stay.knocked = time.Now()
+}
+
+// agentsKnock reports whether agents ask whose episodes are not here and may come.
+func (s *Server) agentsKnock() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.stay.knocked.IsZero() && time.Since(s.stay.knocked) < knockFor
 }
 
 // holdRequest counts the requests that wait; false is that there are too many.

@@ -199,6 +199,25 @@ func TestAnAgentWhoseEpisodeIsOverElsewhereIsToldSo(t *testing.T) {
 	}
 }
 
+// Reader 11, finding 4: the producer that came after a killed producer filled its places with new episodes, which no agent came for since all
+// asked for the episodes that they had.
+func TestAnEpisodeThatNobodyCameForMakesRoomForAgentsThatAreThere(t *testing.T) {
+	p := newPlace(t, "s")
+	session := p.open(t, new(kept))
+	offered := make(chan error, 1)
+	go func() { offered <- p.Offer(t.Context(), Offer{Episode: "e", APIKey: session.Key()}, 0) }()
+	res, _ := p.ask(t, p.stay.keys.newKey("another"))
+	require.Equal(t, http.StatusServiceUnavailable, res.StatusCode)
+	require.ErrorIs(t, <-offered, ErrMakesRoom)
+
+	// No agent asks for an episode that is elsewhere: it waits on.
+	p = newPlace(t, "s")
+	session = p.open(t, new(kept))
+	waiting, stop := context.WithTimeout(t.Context(), 2*unclaimedFor+unclaimedFor/2)
+	defer stop()
+	require.ErrorIs(t, p.Offer(waiting, Offer{Episode: "e", APIKey: session.Key()}, 0), context.DeadlineExceeded)
+}
+
 // A request that comes before its episode waits for it.
 func TestARequestThatComesBeforeItsEpisodeWaits(t *testing.T) {
 	first, second := newPlace(t, "s"), newPlace(t, "s")

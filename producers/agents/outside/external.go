@@ -56,7 +56,10 @@ func openExternalAgent(ctx context.Context, cfg ExternalConfig, o agents.Opening
 	}
 	a.awaited, a.lasts = true, true
 	a.drive = func(ctx context.Context, offer gateway.Offer) (gateway.Outcome, error) {
-		if err := a.server.Offer(ctx, offer, cfg.Return); err != nil {
+		switch err := a.server.Offer(ctx, offer, cfg.Return); {
+		case errors.Is(err, gateway.ErrMakesRoom):
+			return gateway.Outcome{}, fmt.Errorf("%w: %w", producers.ErrNotBegun, err)
+		case err != nil:
 			return gateway.Outcome{}, err
 		}
 		<-ctx.Done() // its outcome is posted
