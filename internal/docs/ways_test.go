@@ -71,7 +71,7 @@ var unavailable = map[string]place{
 
 // dropped are the words that a producer counts episodes without a trajectory under.
 var dropped = map[string]string{
-	"lease_lost": "outages", "over": "outages", "cancelled": "old tokens", "drained": "outages", "unserved": "time before a turn",
+	"lease_lost": "outages", "over": "outages", "cancelled": "old tokens", "drained": "outages", "not_begun": "outages", "unserved": "time before a turn",
 	"failed": "other errors", "returned": "other errors", "unknown_task": "outages", "panicked": "panics",
 	"uncertain_call": "dead producers' tools", "session_lost": "dead producers' tools",
 	"not_recorded": "the log",
