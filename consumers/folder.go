@@ -28,6 +28,8 @@ type Folder struct {
 	dir    string
 	beside func(dir string, c gpu.Config, dtype gpu.DType) error
 	unlock func() error
+	// memory is where versions land first; nil where they land in dir alone.
+	memory *memoryPlace
 
 	mu     sync.Mutex
 	landed []*landed // oldest first
@@ -42,6 +44,8 @@ type landed struct {
 	snapshot Snapshot
 	// files describe each written shard, so that a file which somebody changed is not linked.
 	files []os.FileInfo
+	// copied is the folder on disk of a version in memory.
+	copied diskCopy
 
 	// Under Folder.mu.
 	holds   int
@@ -66,14 +70,14 @@ func OpenFolder(dir string, beside func(dir string, c gpu.Config, dtype gpu.DTyp
 	if f.unlock, err = filelock.Hold(filepath.Join(f.dir, ".lock"), ErrTaken); err != nil {
 		return nil, fmt.Errorf("folder of weights %s: %w; name another by inference.server.dir", f.dir, err)
 	}
-	if err := f.sweepFolder(); err != nil {
+	if err := sweepFolder(f.dir); err != nil {
 		return nil, errors.Join(fmt.Errorf("sweep the folder of weights: %w", err), f.unlock())
 	}
 	return f, nil
 }
 
-// Close gives the folder to the next process. Its versions stay.
-func (f *Folder) Close() error { return f.unlock() }
+// Close gives the folder to the next process. Its versions stay, but for those in memory.
+func (f *Folder) Close() error { return errors.Join(f.memory.leave(), f.unlock()) }
 
 // Dir is the folder's whole path.
 func (f *Folder) Dir() string { return f.dir }
@@ -82,14 +86,14 @@ func (f *Folder) Dir() string { return f.dir }
 var ours = regexp.MustCompile(`^v[0-9]+(-[0-9]+)?(\.tmp)?$`)
 
 // sweepFolder removes the versions that an earlier process left: nobody knows whether they have reached the disk.
-func (f *Folder) sweepFolder() error {
-	entries, err := os.ReadDir(f.dir)
+func sweepFolder(dir string) error {
+	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
 		if e.IsDir() && ours.MatchString(e.Name()) {
-			if err := os.RemoveAll(filepath.Join(f.dir, e.Name())); err != nil {
+			if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
 				return err
 			}
 		}
@@ -112,14 +116,27 @@ func (f *Folder) Land(ctx context.Context, from WeightLoader, m *schemas.Manifes
 	if err := f.dropStale(); err != nil {
 		return Snapshot{}, fmt.Errorf("land version %d: %w", m.Version, err)
 	}
-	tmp := filepath.Join(f.dir, fmt.Sprintf("v%d.tmp", m.Version))
+	if f.memory != nil {
+		err := f.landIn(ctx, f.memory.dir, at, from)
+		if !isFull(err) {
+			return at.snapshot, err
+		}
+		f.memory.tell(m.Version, err)
+	}
+	return at.snapshot, f.landIn(ctx, f.dir, at, from)
+}
+
+// landIn writes a version's folder in dir and takes it in.
+func (f *Folder) landIn(ctx context.Context, dir string, at *landed, from WeightLoader) error {
+	at.files = nil
+	tmp := filepath.Join(dir, fmt.Sprintf("v%d.tmp", at.manifest.Version))
 	if err := f.writeVersion(ctx, tmp, at, from); err != nil {
-		return Snapshot{}, errors.Join(err, os.RemoveAll(tmp))
+		return errors.Join(err, os.RemoveAll(tmp))
 	}
 	if err := f.addLanded(tmp, at); err != nil {
-		return Snapshot{}, errors.Join(fmt.Errorf("land version %d: %w", m.Version, err), os.RemoveAll(tmp))
+		return errors.Join(fmt.Errorf("land version %d: %w", at.manifest.Version, err), os.RemoveAll(tmp))
 	}
-	return at.snapshot, nil
+	return nil
 }
 
 // findLanded is the folder of a manifest that has landed and is still whole; nil if there is none.
@@ -189,7 +206,7 @@ func (f *Folder) fetchShards(ctx context.Context, tmp string, m *schemas.Manifes
 	var err error
 	files, inFiles := from.(FileLoader)
 	if inFiles {
-		paths, err = files.Files(ctx, m, filepath.Join(f.dir, filesName))
+		paths, err = files.Files(ctx, m, filepath.Join(filepath.Dir(tmp), filesName))
 	} else {
 		data, err = from.Load(ctx, m)
 	}

@@ -52,7 +52,7 @@ func (f *Folder) addLanded(tmp string, l *landed) error {
 	if f.times[version]++; f.times[version] > 1 {
 		name = fmt.Sprintf("%s-%d", name, f.times[version])
 	}
-	l.snapshot.Dir = filepath.Join(f.dir, name)
+	l.snapshot.Dir = filepath.Join(filepath.Dir(tmp), name)
 	if err := os.Rename(tmp, l.snapshot.Dir); err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func (f *Folder) removeDropped() error {
 			return false
 		}
 		l.gone = true
-		err := os.RemoveAll(l.snapshot.Dir)
+		err := errors.Join(os.RemoveAll(l.snapshot.Dir), l.removeCopy())
 		errs = append(errs, err)
 		return err == nil
 	})

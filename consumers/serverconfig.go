@@ -32,7 +32,7 @@ const (
 type ServerConfig struct {
 	// Dir is where each policy version is put as a folder, which the servers read: every server must see it under this path, and
 	// two versions must fit, a third while it is written, and another for each server that is slower than the others to start or to
-	// load. /dev/shm/weir is fast where there is room. Defaults to "", the folder servers in the run's.
+	// load. /dev/shm/weir is fast where there is room. Defaults to "", the folder servers in the run's, or shared memory (Transfer).
 	Dir string `koanf:"dir"`
 	// Count is how many servers are started, where inference.servers names none that run already. Defaults to 1.
 	Count int `koanf:"count"`

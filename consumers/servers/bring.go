@@ -98,7 +98,11 @@ func (s *server) startProcess(ctx context.Context, want *consumers.Snapshot) (bo
 	s.forgetWeights()
 	s.forgetFormer()
 	s.dropEvidence() // a new process reads every tensor, and ends where a tensor is missing
-	url, err := s.own.startServer(ctx, want.Dir)
+	dir, err := want.OnDisk()
+	if err != nil {
+		return false, err
+	}
+	url, err := s.own.startServer(ctx, dir)
 	if err != nil {
 		return false, err
 	}

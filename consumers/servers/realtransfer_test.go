@@ -153,6 +153,8 @@ func TestAPublishedVLLMTakesVersionsThroughSharedMemory(t *testing.T) {
 	t.Run("what cannot be taken", func(t *testing.T) {
 		d.t = t
 		was := d.likely()
+		before, err := d.speaker.Label(t.Context())
+		require.NoError(t, err)
 		good, other := first.folder(3), filepath.Join(memoryDir(t), "other")
 		data, err := os.ReadFile(filepath.Join(good, "model.safetensors"))
 		require.NoError(t, err)
@@ -185,7 +187,7 @@ func TestAPublishedVLLMTakesVersionsThroughSharedMemory(t *testing.T) {
 				require.Equal(t, was, d.likely())
 				label, err := d.speaker.Label(t.Context())
 				require.NoError(t, err)
-				require.Equal(t, "folder", label)
+				require.Equal(t, before, label)
 			})
 		}
 	})
@@ -203,6 +205,18 @@ func TestAPublishedVLLMTakesVersionsThroughSharedMemory(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, "before", label)
 			require.NoError(t, d.speaker.Load(t.Context(), first.folder(0), "after", servers.Keep))
+		})
+		require.Equal(t, whole[0], d.likely())
+		// Without the plugin a load that fails half way is the last of this vLLM.
+		data, err := os.ReadFile(filepath.Join(first.folder(2), "model.safetensors"))
+		require.NoError(t, err)
+		broken := filepath.Join(memoryDir(t), "broken")
+		require.NoError(t, os.CopyFS(broken, os.DirFS(first.folder(2))))
+		require.NoError(t, os.WriteFile(filepath.Join(broken, "model.safetensors"), replaceIn(data, "[24,16]", "[16,24]"), 0o644))
+		d.paused(func() {
+			require.Error(t, d.speaker.Load(t.Context(), broken, "broken", servers.Keep))
+			require.NoError(t, d.staging.BeginTransfers(t.Context()))
+			require.NoError(t, d.speaker.Load(t.Context(), first.folder(0), "mended", servers.Keep))
 		})
 		require.Equal(t, whole[0], d.likely())
 		require.NoError(t, d.stage("next", first.folder(1), stagedFiles(t, first.folder(1))))

@@ -88,23 +88,27 @@ func outputOf(ctx context.Context, c *exec.Cmd) (string, error) {
 const pluginName = "plugin"
 
 // writePlugin writes the plugin for a server that is to be started, and returns its folder: "" where the server is started without. A
-// command other than the server's own program or a Python may start it where the folder is not seen, as in a container.
+// command of another name may start it where the folder is not seen, as in a container.
 func (p *process) writePlugin() (string, error) {
 	kind, is := p.kind.(Plugged)
-	if !is || p.plain || p.cfg.Server.Transfer == consumers.TransferOff || !p.startsHere() {
+	if !is || p.plain || !TakesMemory(&p.cfg, p.kind) {
 		return "", nil
 	}
 	dir := filepath.Join(p.cfg.Server.Dir, pluginName)
 	return dir, kind.WritePlugin(dir)
 }
 
-// startsHere reports whether the command is known to start the server as a program of this machine.
-func (p *process) startsHere() bool {
-	if len(p.cfg.Server.Command) == 0 {
+// TakesMemory reports whether servers are started such that they can take versions through the shared memory of this machine: by a command
+// that is known to start them as a program of this machine, with Weir's plugin.
+func TakesMemory(cfg *consumers.Config, kind Kind) bool {
+	if _, is := kind.(Plugged); !is || cfg.Server.Transfer == consumers.TransferOff || len(cfg.Servers) > 0 || cfg.Server.List != "" {
+		return false
+	}
+	if len(cfg.Server.Command) == 0 {
 		return true
 	}
-	name := filepath.Base(p.cfg.Server.Command[0])
-	return name == p.kind.Name() || strings.HasPrefix(name, "python")
+	name := filepath.Base(cfg.Server.Command[0])
+	return name == kind.Name() || strings.HasPrefix(name, "python")
 }
 
 // notePluggedFault has the next start be one without the plugin, after a start with the plugin has failed: the plugin may be why.

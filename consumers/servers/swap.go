@@ -9,9 +9,10 @@ import (
 	"github.com/weir-rl/weir/consumers"
 )
 
-// swapWeights replaces a running server's weights: it stages the version, holds calls back, pauses, loads, names, reads the name
-// back, resumes in any case, sees a token sampled, verifies the weights where this load is to be verified, and admits calls. Where the load fails the version
-// before is loaded again, so that the server is fit for that version; where that fails too, or the server does not resume, it is unfit.
+// swapWeights replaces a running server's weights: it stages the version, holds calls back, pauses, loads, names, reads the name back,
+// resumes in any case, sees a token sampled, verifies the weights where this load is to be verified, and admits calls. Where the load
+// fails the version before is loaded again, so that the server is fit for that version; where that fails too, or the server does not
+// resume, it is unfit.
 func (s *server) swapWeights(ctx context.Context, want *consumers.Snapshot) error {
 	mode := s.pool.kind.Mode(pauseMode(s.pool.cfg.Swap))
 	if !s.keeper.spans || s.keeper.tries > 0 {
@@ -129,11 +130,16 @@ func (s *server) sealCurrent(crossed bool) {
 // loadVersion has the server load a version, and reads back which it has.
 func (s *server) loadVersion(ctx context.Context, want *consumers.Snapshot, mode Mode) error {
 	label := s.pool.labelOf(want.Version)
-	err := limitTime(ctx, s.pool.cfg.Server.LoadTimeout, "load_timeout", func(ctx context.Context) error {
-		return s.speaker.Load(ctx, want.Dir, label, mode)
+	dir, err := want.OnDisk()
+	if err != nil {
+		return err
+	}
+	err = limitTime(ctx, s.pool.cfg.Server.LoadTimeout, "load_timeout", func(ctx context.Context) error {
+		return s.speaker.Load(ctx, dir, label, mode)
 	})
 	if err != nil {
-		return fmt.Errorf("load %s: %w", want.Dir, err)
+		s.mendFailedLoad(ctx)
+		return fmt.Errorf("load %s: %w", dir, err)
 	}
 	return s.checkLabel(ctx, label)
 }

@@ -134,7 +134,9 @@ func (s *server) loadWanted(ctx context.Context, want *consumers.Snapshot, mode 
 	if t, is := s.speaker.(Transferrer); is && state.staged {
 		state.staged = false
 		label := s.pool.labelOf(want.Version)
-		err := limitTime(ctx, s.pool.cfg.Server.LoadTimeout, "load_timeout", func(ctx context.Context) error { return t.LoadStaged(ctx, label) })
+		err := limitTime(ctx, s.pool.cfg.Server.LoadTimeout, "load_timeout", func(ctx context.Context) error {
+			return t.LoadStaged(ctx, label)
+		})
 		if err == nil {
 			err = s.checkLabel(ctx, label)
 		}
@@ -165,6 +167,18 @@ func (s *server) dropStaged(ctx context.Context) {
 	s.keeper.transfer.staged = false
 	if err := s.controlRequest(context.WithoutCancel(ctx), t.BeginTransfers); err != nil {
 		s.pool.log.Debug("a staged version is not dropped", "server", s.name, "err", err)
+	}
+}
+
+// mendFailedLoad has the plugin put away what a failed load left: without, a vLLM loads nothing more (0.32.0,
+// model_executor/model_loader/reload/layerwise.py:96: layers that are still being loaded are passed over).
+func (s *server) mendFailedLoad(ctx context.Context) {
+	t, is := s.speaker.(Transferrer)
+	if !is || !s.keeper.transfer.takes || ctx.Err() != nil {
+		return
+	}
+	if err := s.controlRequest(ctx, t.BeginTransfers); err != nil {
+		s.pool.log.Warn("a failed load is not mended", "server", s.name, "err", err)
 	}
 }
 

@@ -105,7 +105,7 @@ def restore_layers(model):
         info = layerwise.get_layerwise_info(layer)
         if info.can_load() and info.kernel_tensors is not None:
             layerwise._place_kernel_tensors(layer, info)
-        info.reset()
+            info.reset()
     if hasattr(model, "_original_do_torchao_reload"):
         model._do_torchao_reload = model._original_do_torchao_reload
 
@@ -134,8 +134,9 @@ class Transfer:
     """What `vllm serve --worker-extension-cls weir_vllm.Transfer` adds to a worker."""
 
     def weir_begin(self):
-        """Forgets what is staged, and says what this worker takes: why is null, or the reason that it takes nothing from shared memory."""
+        """Forgets what is staged and what a failed load left, and says why this worker takes nothing from shared memory: null if it does."""
         self._weir_staged = None
+        restore_layers(self.model_runner.get_model())
         return {"state": "ready", "why": self.weir_fault()}
 
     def weir_fault(self):

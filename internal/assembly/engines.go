@@ -15,6 +15,7 @@ import (
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/gpu/hf"
 	"github.com/weir-rl/weir/internal/config"
+	"github.com/weir-rl/weir/internal/machine"
 	"github.com/weir-rl/weir/internal/memory"
 )
 
@@ -44,12 +45,39 @@ func (o *samplerOpener) openSampler(cfg *consumers.Config, metrics *consumers.Me
 		folder, closeFolder, err := o.openVersions(filepath.Join(o.cfg.Folder(), "inference"))
 		return batcher, folder, closeFolder, err
 	}
+	inMemory := cfg.Server.Dir == "" && servers.TakesMemory(cfg, kind)
 	folder, closeFolder, err := o.openVersions(cmp.Or(cfg.Server.Dir, filepath.Join(o.cfg.Folder(), "servers")))
 	if err != nil {
 		return nil, nil, nil, err
 	}
+	if inMemory {
+		o.useMemory(folder)
+	}
 	cfg.Server.Dir, cfg.Longest = folder.Dir(), o.cfg.Longest()
 	return servers.New(*cfg, kind, servers.Options{Metrics: metrics, Log: o.log}), folder, closeFolder, nil
+}
+
+// The part of the memory that versions for servers may take, and how many versions lie there at once: the newest, the version before, the
+// next, and a version at a server that is slower than the others.
+const (
+	memoryPart     = 4
+	versionsAtOnce = 4
+)
+
+// useMemory has the versions lie in the shared memory of the machine, where they are a small part of what this process may have.
+func (o *samplerOpener) useMemory(folder *consumers.Folder) {
+	model, err := o.servedModel()
+	if err != nil {
+		return // the run says so when it opens the model
+	}
+	need, most := versionsAtOnce*weightBytes(model), machine.Limit()
+	if most.Bytes/memoryPart < need {
+		o.log.Info("versions for servers go by the disk: they would be a large part of the memory", "bytes", need, "memory", most.Bytes)
+		return
+	}
+	if err := folder.UseMemory(need, o.log); err != nil {
+		o.log.Warn("versions for servers go by the disk", "err", err)
+	}
 }
 
 // largeWeights is the size from which on versions go to the sampler of this process as files and not through memory, in bytes of
@@ -58,18 +86,20 @@ const largeWeights = 64 << 20
 
 // largeModel reports whether versions of the configured model are of that size.
 func (o *samplerOpener) largeModel() (bool, error) {
-	model := o.cfg.Model.Config(o.course.Tokenizer.Size())
-	if o.cfg.Model.Folder != "" {
-		folder, err := hf.Open(o.cfg.Model.Folder)
-		if err != nil {
-			return false, err
-		}
-		model = folder.Config
-		if err := folder.Close(); err != nil {
-			return false, err
-		}
+	model, err := o.servedModel()
+	return err == nil && weightBytes(model) >= largeWeights, err
+}
+
+// servedModel is the configured model.
+func (o *samplerOpener) servedModel() (gpu.Config, error) {
+	if o.cfg.Model.Folder == "" {
+		return o.cfg.Model.Config(o.course.Tokenizer.Size()), nil
 	}
-	return weightBytes(model) >= largeWeights, nil
+	folder, err := hf.Open(o.cfg.Model.Folder)
+	if err != nil {
+		return gpu.Config{}, err
+	}
+	return folder.Config, folder.Close()
 }
 
 // boundDecoders makes decoders beside which less garbage may lie the larger they are: two versions are held during a swap.
