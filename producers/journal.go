@@ -297,6 +297,11 @@ func (j *journal) endWriting(ctx context.Context, err error, overtaken *streams.
 	case overtaken != nil:
 		j.giveUp(journalOvertaken)
 		return true
+	case errors.Is(err, streams.ErrJournalShort):
+		j.metrics.journalCall(callUncertain)
+		j.stop()
+		j.shutOut = true
+		j.overtaken(errRecordLost)
 	case errors.Is(err, streams.ErrJournalLost):
 		j.giveUp(journalLost)
 	case errors.Is(err, streams.ErrTooLarge):

@@ -25,7 +25,9 @@ type ledger struct {
 	*stream
 	mu      sync.Mutex
 	records map[string][]stored
-	next    uint64
+	// fences has the sequence of the record of a ticket that may not be missing.
+	fences map[string]uint64
+	next   uint64
 	// seen is called after each record that was stored; it may end leases.
 	seen func(r *schemas.JournalRecord, n int)
 	// refuse is the error of every write; nil is none.
@@ -37,7 +39,9 @@ type stored struct {
 	data     []byte
 }
 
-func newLedger(s *stream) *ledger { return &ledger{stream: s, records: map[string][]stored{}} }
+func newLedger(s *stream) *ledger {
+	return &ledger{stream: s, records: map[string][]stored{}, fences: map[string]uint64{}}
+}
 
 func (l *ledger) OpenJournal(t *schemas.Ticket) producers.JournalStore {
 	return &pages{ledger: l, ticket: t.ID}
@@ -63,7 +67,25 @@ func (p *pages) Read(context.Context) (out []*schemas.JournalRecord, at time.Tim
 		}
 		out = append(out, r)
 	}
+	if p.ledger.isShort(p.ticket, out) {
+		return nil, time.Now(), streams.ErrJournalShort
+	}
 	return out, time.Now(), err
+}
+
+// isShort is whether the record is missing after which a call went out. An end stands for all records before it.
+func (l *ledger) isShort(ticket string, records []*schemas.JournalRecord) bool {
+	fence := l.fences[ticket]
+	return fence != 0 && !slices.ContainsFunc(l.records[ticket], func(s stored) bool { return s.sequence == fence }) &&
+		!slices.ContainsFunc(records, func(r *schemas.JournalRecord) bool { return r.Ended })
+}
+
+// lose drops the newest records of a ticket, which the broker had confirmed and not written.
+func (l *ledger) lose(ticket string, n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	have := l.records[ticket]
+	l.records[ticket] = have[:max(0, len(have)-n)]
 }
 
 func (p *pages) Append(_ context.Context, r *schemas.JournalRecord) error { return p.write(r, false) }
@@ -103,6 +125,15 @@ func (p *pages) write(r *schemas.JournalRecord, all bool) error {
 	l.next++
 	p.last = l.next
 	l.records[p.ticket] = append(have, stored{l.next, data})
+	if slices.ContainsFunc(r.Calls, func(c schemas.JournalCall) bool { return c.State == schemas.JournalStarted }) {
+		if l.isShort(p.ticket, nil) {
+			return streams.ErrJournalShort
+		}
+		l.fences[p.ticket] = l.next
+	}
+	if all && !r.Ended && l.fences[p.ticket] != 0 {
+		l.fences[p.ticket] = l.next
+	}
 	if l.seen != nil {
 		l.seen(r, int(l.next))
 	}

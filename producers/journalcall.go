@@ -11,6 +11,8 @@ import (
 var (
 	errUncertainCall = errors.New(
 		"a tool was being called when the episode's producer died, and the tool does not say that it may be called again")
+	errRecordLost = errors.New(
+		"the broker died with the newest records of the episode, and a tool was called after them that may not be called again")
 	errSessionLost = errors.New(
 		"a tool's session ended with the episode's producer, and the tool does not say that its calls bring it back")
 )
@@ -118,5 +120,5 @@ func (c *recordedCall) endCall(ctx context.Context, r result) result {
 
 // endsForTools is whether an error ends an episode for what its tools may have done.
 func endsForTools(err error) bool {
-	return errors.Is(err, errUncertainCall) || errors.Is(err, errSessionLost)
+	return errors.Is(err, errUncertainCall) || errors.Is(err, errRecordLost) || errors.Is(err, errSessionLost)
 }

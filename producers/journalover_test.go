@@ -108,6 +108,89 @@ func TestInvariantLostDeliveriesMakeNoCallAgain(t *testing.T) {
 	})
 }
 
+// Invariant: a tool that changes something outside is called once though the broker dies with the newest records of the journal.
+//
+// The next producer took the journal for whole, or the ticket for new, and made the calls again that the lost records told of.
+func TestInvariantLostRecordsMakeNoCallAgain(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		seed, turns := rapid.Uint64().Draw(rt, "seed"), rapid.IntRange(1, 6).Draw(rt, "turns")
+		kills := rapid.SliceOfN(rapid.IntRange(1, 30), 1, 6).Draw(rt, "kills")
+		losses := rapid.SliceOfN(rapid.IntRange(0, 4), 6, 6).Draw(rt, "losses")
+		counted := rapid.Bool().Draw(rt, "deliveries are counted")
+		mode := rapid.SampledFrom([]string{producers.JournalOn, producers.JournalAuto}).Draw(rt, "mode")
+		synctest.Test(t, func(t *testing.T) {
+			ticket := journalTicket(seed)
+			pay := newCounted("pay", producers.EffectsOutside, 700*time.Millisecond)
+			env := journalEnvironment(t, newSeeded(150*time.Millisecond), turns, newCounted("look", producers.EffectsNone, time.Second), pay)
+			kept := newLedger(newStream())
+			kept.left = 1
+			for life, over := 1, false; !over; life++ {
+				delivery := 1
+				if counted {
+					delivery = life
+				}
+				lease := kept.offer(ticket, delivery)
+				kept.seen = func(r *schemas.JournalRecord, n int) {
+					if slices.Contains(kills, n) && r.Producer == fmt.Sprint("p", life) && !r.Ended {
+						lease.lose()
+					}
+				}
+				p := startWith(t, journalConfig(fmt.Sprint("p", life), mode), depsOn(kept, env))
+				select {
+				case <-kept.idle:
+					over = true
+				case <-lease.lost:
+				}
+				p.stop()
+				kept.lose(ticket.ID, losses[min(life, len(losses))-1])
+			}
+			for call, n := range pay.calls {
+				require.Equal(t, 1, n, "a payment was made %d times: %s", n, call)
+			}
+			if len(kept.published) == 0 {
+				require.Len(t, kept.closed, 1)
+				require.Regexp(t, "a tool was being called when|the broker died with the newest records", kept.closed[0].Why)
+			}
+		})
+	})
+}
+
+// A ticket whose journal is short is closed, and counted as an uncertain call: it does not begin again.
+func TestAShortJournalEndsTheEpisode(t *testing.T) {
+	for _, delivery := range []int{1, 2} { // the broker may have lost the delivery, too
+		synctest.Test(t, func(t *testing.T) {
+			ticket, tool := journalTicket(secondSeed), newCounted("pay", producers.EffectsOutside, time.Second)
+			env := journalEnvironment(t, newSeeded(100*time.Millisecond), 6, tool)
+			led := newLedger(newStream())
+			led.left = 1
+			lease := led.offer(ticket, 1)
+			led.seen = func(r *schemas.JournalRecord, _ int) {
+				if slices.ContainsFunc(r.Calls, func(c schemas.JournalCall) bool { return c.State == schemas.JournalAnswered }) {
+					lease.lose()
+				}
+			}
+			first := startWith(t, journalConfig("p1", producers.JournalOn), depsOn(led, env))
+			<-lease.lost
+			first.stop()
+			led.lose(ticket.ID, int(led.next))
+			led.seen = nil
+			called := tool.count()
+			metrics, registry := newJournalMetrics(t)
+			led.offer(ticket, delivery)
+			deps := depsOn(led, env)
+			deps.Metrics = metrics
+			second := startWith(t, journalConfig("p2", producers.JournalOn), deps)
+			<-led.idle
+			second.stop()
+			require.Equal(t, called, tool.count())
+			require.Empty(t, led.published)
+			require.Len(t, led.closed, 1)
+			require.Contains(t, led.closed[0].Why, "the broker died with the newest records of the episode")
+			require.Equal(t, 1.0, counter(t, registry, "journal_calls_total", "uncertain"))
+		})
+	}
+}
+
 // Two producers have a ticket at the same delivery, for the broker has lost that it delivered the ticket to the first: the first stops.
 func TestOfTwoProducersAtTheSameDeliveryTheFirstStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

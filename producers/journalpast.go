@@ -65,13 +65,16 @@ func hasGoneOn(records []*schemas.JournalRecord) bool {
 }
 
 // takeUp reads what earlier producers have recorded, and shuts them out. It fails where another producer has the ticket, where the episode
-// is over, or ctx ends.
+// is over, where a record is lost after which a tool was called, or ctx ends.
 func (j *journal) takeUp(ctx context.Context, lease Lease) error {
 	for {
 		records, stored, err := j.store.Read(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
+		case errors.Is(err, streams.ErrJournalShort):
+			j.metrics.journalCall(callUncertain)
+			return errRecordLost
 		case isUnreadable(err):
 			return j.beginAgain(ctx, journalUnreadable)
 		case errors.Is(err, streams.ErrJournalLost):

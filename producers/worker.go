@@ -261,7 +261,7 @@ func (w *worker) noteOutcome(task string, err error) (logged bool) {
 // dropReason returns the label that an episode without a trajectory is counted under.
 func dropReason(err error, otherwise string) string {
 	switch {
-	case errors.Is(err, errUncertainCall):
+	case errors.Is(err, errUncertainCall), errors.Is(err, errRecordLost):
 		return "uncertain_call"
 	case errors.Is(err, errSessionLost):
 		return "session_lost"

@@ -54,14 +54,15 @@ func (e *OvertakenError) Is(target error) bool { return target == ErrOvertaken }
 //
 // Invariant: of two producers that write to the journal of a ticket, one is refused at its next record.
 type Journal struct {
-	run     *Run
-	subject string
-	last    uint64 // the sequence of the newest record that this side has written or read; 0 is none
+	run                *Run
+	subject, ticketKey string
+	last               uint64 // the sequence of the newest record that this side has written or read; 0 is none
+	fence              uint64 // the revision of the ticket's fence that this side has written or read; 0 is none
 }
 
 // Journal is the journal of a ticket, which nobody has written to as far as this side knows: see [Journal.Read].
 func (r *Run) Journal(ticket *schemas.Ticket) *Journal {
-	return &Journal{run: r, subject: r.names.journalSubject(ticket.Group, ticket.Sample)}
+	return &Journal{run: r, subject: r.names.journalSubject(ticket.Group, ticket.Sample), ticketKey: ticketKey(ticket.Group, ticket.Sample)}
 }
 
 // journalConfig is the configuration of the stream.
@@ -74,11 +75,14 @@ func (t Topology) journalConfig(n names) jetstream.StreamConfig {
 		MaxMsgs: -1, MaxBytes: t.JournalMaxBytes, MaxMsgsPerSubject: journalRecords, MaxMsgSize: maxRecord + 4<<10, MaxConsumers: -1,
 		MaxAge: journalAge, Duplicates: time.Minute, AllowDirect: true, AllowRollup: true, AllowMsgTTL: true,
 	}
-	if t.Replicas == 1 {
+	if t.persistsLate() {
 		c.PersistMode = jetstream.AsyncPersistMode // a record is not worth a sync of the disk
 	}
 	return c
 }
+
+// persistsLate is whether the broker confirms a record before it has written it.
+func (t Topology) persistsLate() bool { return t.Replicas == 1 }
 
 // openJournal makes the stream of the journal. A stream of another shape is made anew: episodes whose producers die begin again until then.
 func (r *Run) openJournal(ctx context.Context) error {
@@ -104,30 +108,52 @@ func (r *Run) openJournal(ctx context.Context) error {
 }
 
 // Read returns the records of the journal, oldest first; none where there is no journal. Records that this build cannot read fail with the
-// errors of [schemas.Unmarshal] or Validate; the next record may then be written by Replace.
+// errors of [schemas.Unmarshal] or Validate; the next record may then be written by Replace. It fails with [ErrJournalShort] where a record
+// is missing after which a call went out.
 func (j *Journal) Read(ctx context.Context) (records []*schemas.JournalRecord, stored time.Time, err error) {
 	if j.run.topology.JournalMaxBytes == 0 {
 		return nil, time.Time{}, errNoJournal
 	}
+	check, err := j.readFence(ctx) // first: a record that is written meanwhile is there, and not missing
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	j.fence = check.fence.revision
 	var unreadable error
-	from := uint64(1)
-	for more := true; more; {
-		window := seam.Window{Messages: 256, Bytes: 8 << 20}
-		from, more, err = j.run.readMessages(ctx, j.run.names.journal, j.subject, from, window, func(m seam.Message) error {
-			j.last, stored = m.Sequence, m.At
-			record, err := readRecord(m.Data, j.run.run)
-			if err != nil {
-				unreadable = errors.Join(unreadable, fmt.Errorf("record %d: %w", m.Sequence, err))
-				return nil
-			}
-			records = append(records, record)
-			return nil
-		})
+	err = j.readRecords(ctx, func(m seam.Message) {
+		j.last, stored = m.Sequence, m.At
+		record, err := readRecord(m.Data, j.run.run)
+		check.see(m, record)
 		if err != nil {
-			return nil, stored, err
+			unreadable = errors.Join(unreadable, fmt.Errorf("record %d: %w", m.Sequence, err))
+			return
 		}
+		records = append(records, record)
+	})
+	switch {
+	case ctx.Err() == nil && !check.found:
+		return nil, stored, errors.Join(ErrJournalShort, err)
+	case err != nil:
+		return nil, stored, err
 	}
 	return records, stored, unreadable
+}
+
+// readRecords calls see with the stored records of the ticket, oldest first.
+func (j *Journal) readRecords(ctx context.Context, see func(seam.Message)) error {
+	from := uint64(1)
+	for more := true; more; {
+		var err error
+		from, more, err = j.run.readMessages(ctx, j.run.names.journal, j.subject, from, seam.Window{Messages: 256, Bytes: 8 << 20},
+			func(m seam.Message) error {
+				see(m)
+				return nil
+			})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // readRecord decodes a record of a run.
@@ -139,7 +165,10 @@ func readRecord(data []byte, run string) (*schemas.JournalRecord, error) {
 	if record.Run != run {
 		return nil, fmt.Errorf("%w: a record of run %q in run %q", schemas.ErrInvalid, record.Run, run)
 	}
-	return record, record.Validate()
+	if err := record.Validate(); err != nil {
+		return nil, err
+	}
+	return record, nil
 }
 
 // JournalName is the name of a ticket's journal within its run.
@@ -178,8 +207,15 @@ func (r *Run) JournalGoesOn(ctx context.Context, journal string) (bool, error) {
 
 // Append writes the next record. It fails with [ErrOvertaken], [ErrJournalLost] or [ErrTooLarge], and waits for a broker that
 // is away. Where the run's journal is full, the oldest records of the run go: a journal that lacks its first record is of no use.
+//
+// After a record that has a started call a lost record makes the journal short, for every reader. It fails with [ErrJournalShort] where
+// the journal is short already: the call may not go out.
 func (j *Journal) Append(ctx context.Context, record *schemas.JournalRecord) error {
-	return j.writeRecord(ctx, record, nats.Header{})
+	data, err := j.writeRecord(ctx, record, nats.Header{})
+	if err != nil || !tellsOfCall(record) {
+		return err
+	}
+	return j.writeFence(ctx, data)
 }
 
 // Replace writes a record in the place of all others of the ticket. One with Ended is forgotten after a while.
@@ -188,22 +224,27 @@ func (j *Journal) Replace(ctx context.Context, record *schemas.JournalRecord) er
 	if record.Ended {
 		header.Set(jetstream.MsgTTLHeader, journalEnded.String())
 	}
-	return j.writeRecord(ctx, record, header)
+	data, err := j.writeRecord(ctx, record, header)
+	if err != nil {
+		return err
+	}
+	return j.settleFence(ctx, record, data)
 }
 
 // Written is whether the broker holds a record of the ticket, as far as this side knows.
 func (j *Journal) Written() bool { return j.last != 0 }
 
-func (j *Journal) writeRecord(ctx context.Context, record *schemas.JournalRecord, header nats.Header) error {
-	data, err := schemas.Marshal(record)
+// writeRecord writes a record behind the newest, and returns it as it is stored.
+func (j *Journal) writeRecord(ctx context.Context, record *schemas.JournalRecord, header nats.Header) (data []byte, err error) {
+	data, err = schemas.Marshal(record)
 	if err != nil {
-		return fmt.Errorf("write to the journal of %s: %w", record.Ticket, err)
+		return nil, fmt.Errorf("write to the journal of %s: %w", record.Ticket, err)
 	}
 	if len(data) > maxRecord {
-		return fmt.Errorf("%w: a record of the journal of %s has %d bytes, at most %d", ErrTooLarge, record.Ticket, len(data), maxRecord)
+		return nil, fmt.Errorf("%w: a record of the journal of %s has %d bytes, at most %d", ErrTooLarge, record.Ticket, len(data), maxRecord)
 	}
 	if j.run.topology.JournalMaxBytes == 0 {
-		return errNoJournal
+		return nil, errNoJournal
 	}
 	name := j.run.names.journal
 	err = j.run.callBroker(ctx, "write to the journal of "+record.Ticket, j.subject, func(ctx context.Context) error {
@@ -223,7 +264,7 @@ func (j *Journal) writeRecord(ctx context.Context, record *schemas.JournalRecord
 		}
 		return err
 	})
-	return err
+	return data, err
 }
 
 var errNoJournal = fmt.Errorf("%w: there is none", ErrJournalLost)

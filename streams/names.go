@@ -105,8 +105,11 @@ func (n names) releasedKey(ticket string) string {
 	if !ok || CheckName("group", group) != nil {
 		return ""
 	}
-	return group + "." + strconv.Itoa(sample)
+	return ticketKey(group, sample)
 }
+
+// ticketKey stands for a ticket in the keys of RELEASED.
+func ticketKey(group string, sample int) string { return group + "." + strconv.Itoa(sample) }
 
 func (n names) trajectorySubjects() string { return n.subjectPrefix() + "trajectories.*.*" }
 

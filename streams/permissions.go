@@ -176,6 +176,8 @@ func (p *Permissions) allowRole(role Role, n names) {
 			n.trajectorySubjects(), n.rejectedSubjects(), n.eventSubject(),
 			// To count the tickets that are given back unworked.
 			"$JS.API.DIRECT.GET.KV_"+n.released+".>", "$KV."+n.released+".>",
+			// To remove the fences of journals that have ended.
+			"$JS.API.STREAM.PURGE.KV_"+n.released,
 			// The journals of all tickets: keys cannot tell which tickets a producer holds.
 			n.journalSubjects(),
 		)

@@ -20,6 +20,8 @@ type Run struct {
 	log      *slog.Logger
 	// vacancy is this process's view of the space in TRAJECTORIES.
 	vacancy *freeSpace
+	// endedFences are the fences of journals that this process has ended.
+	endedFences *endedFences
 	// seat is that of the run's trainer, nil for every other handle.
 	seat *Seat
 }
@@ -29,7 +31,7 @@ func (c *Conn) newRun(run string, topology Topology) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Run{conn: c, nc: c.nc, js: c.js, run: run, names: n, topology: topology, log: c.log, vacancy: newFreeSpace()}, nil
+	return &Run{conn: c, nc: c.nc, js: c.js, run: run, names: n, topology: topology, log: c.log, vacancy: newFreeSpace(), endedFences: new(endedFences)}, nil
 }
 
 // Name is the run's name.

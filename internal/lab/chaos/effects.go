@@ -80,17 +80,11 @@ type ToolsReport struct {
 	// run keeps journals.
 	Calls    int  `json:"calls"`
 	Required bool `json:"required"`
-	// Twice lists the calls that were made twice. Of these are left out, and counted apart: WithStore, between whose two times the broker's
-	// store was lost, or put back, and with it the journal; WithBroker, after whose first time the
-	// broker ran for less than unwritten before it was killed.
-	Twice      []string `json:"twice"`
-	WithStore  int      `json:"with_store"`
-	WithBroker int      `json:"with_broker"`
+	// Twice lists the calls that were made twice. Left out, and counted as WithStore, are those between whose two times the broker's store
+	// was lost, or put back, and with it the journal.
+	Twice     []string `json:"twice"`
+	WithStore int      `json:"with_store"`
 }
-
-// unwritten is how long a broker on a loaded machine may hold a record of a journal before it writes it: what it holds goes with it when
-// it is killed. It writes after a few milliseconds where nothing else is at work, and after 0.3 s at a load of 45.
-const unwritten = time.Second
 
 // judgeCalls finds the calls that were made twice.
 func (h *experiment) judgeCalls() error {
@@ -98,35 +92,12 @@ func (h *experiment) judgeCalls() error {
 	if err != nil {
 		return err
 	}
-	broker := brokerTimes{kills: h.roles[0].allEnds(), stood: h.roles[0].allStandstills()}
-	h.report.Tools = newToolsReport(calls, h.storeLost, broker, h.cfg.Journal)
+	h.report.Tools = newToolsReport(calls, h.storeLost, h.cfg.Journal)
 	return nil
 }
 
-// brokerTimes are the times at which the broker was killed, and those in which it stood still.
-type brokerTimes struct {
-	kills []time.Time
-	stood []standstill
-}
-
-// ran is how long the broker ran between two times: a broker that stands still writes nothing.
-func (b brokerTimes) ran(from, to time.Time) time.Duration {
-	ran := to.Sub(from)
-	for _, s := range b.stood {
-		begin, end := s.from, s.to
-		if begin.Before(from) {
-			begin = from
-		}
-		if end.IsZero() || end.After(to) { // it was killed as it stood still
-			end = to
-		}
-		ran -= max(0, end.Sub(begin))
-	}
-	return ran
-}
-
 // newToolsReport finds the calls that were made twice. lost are the times at which the broker's store was lost.
-func newToolsReport(calls []*harness.ToolCall, lost []time.Time, broker brokerTimes, required bool) *ToolsReport {
+func newToolsReport(calls []*harness.ToolCall, lost []time.Time, required bool) *ToolsReport {
 	r := &ToolsReport{Calls: len(calls), Required: required}
 	for _, c := range calls {
 		for i, again := range c.Began[min(1, len(c.Began)):] {
@@ -134,10 +105,6 @@ func newToolsReport(calls []*harness.ToolCall, lost []time.Time, broker brokerTi
 			between := func(at time.Time) bool { return before.Before(at) && at.Before(again) }
 			if slices.ContainsFunc(lost, between) {
 				r.WithStore++
-				continue
-			}
-			if slices.ContainsFunc(broker.kills, func(at time.Time) bool { return between(at) && broker.ran(before, at) < unwritten }) {
-				r.WithBroker++
 				continue
 			}
 			r.Twice = append(r.Twice, fmt.Sprintf("%s, call %d of %s, at %s and again at %s",

@@ -46,7 +46,7 @@ func TestCallsOfToolsAreWrittenDown(t *testing.T) {
 	require.Len(t, calls, 2)
 	require.Len(t, calls[0].Began, 2)
 	require.Len(t, calls[0].Ended, 2)
-	report := newToolsReport(calls, nil, brokerTimes{}, true)
+	report := newToolsReport(calls, nil, true)
 	require.Len(t, report.Twice, 1)
 	require.ErrorContains(t, report.Err(), "1 calls of tools were made twice")
 }
@@ -63,30 +63,22 @@ func TestWhichCallsCountAsMadeTwice(t *testing.T) {
 		return c
 	}
 	for _, c := range []struct {
-		call                     *harness.ToolCall
-		lost, kills              []time.Time
-		stood                    []standstill
-		twice, withStore, broker int
+		call             *harness.ToolCall
+		lost             []time.Time
+		twice, withStore int
 	}{
 		{call: call()},
 		{call: call(1)},
 		{call: call(1, 2), twice: 1},
+		{call: call(1, 1.05), twice: 1},
 		{call: call(1, 2, 3), twice: 2},
 		{call: call(1, 2, 3), lost: []time.Time{at(2.5)}, twice: 1, withStore: 1},
 		{call: call(1, 2), lost: []time.Time{at(0.9), at(2.1)}, twice: 1},
-		{call: call(1, 2), kills: []time.Time{at(1.1)}, broker: 1},
-		{call: call(1, 4), kills: []time.Time{at(2.1)}, twice: 1},
-		{call: call(1, 1.05), kills: []time.Time{at(1.1)}, twice: 1},
-		{call: call(1, 9), kills: []time.Time{at(7.2)}, stood: []standstill{{at(1.1), at(7.1)}}, broker: 1},
-		{call: call(1, 9), kills: []time.Time{at(7.2)}, stood: []standstill{{at(0.5), at(7.1)}}, broker: 1},
-		{call: call(1, 9), kills: []time.Time{at(7.2)}, stood: []standstill{{from: at(1.5)}}, broker: 1},
-		{call: call(1, 9), kills: []time.Time{at(7.2)}, stood: []standstill{{at(1.1), at(6)}}, twice: 1},
-		{call: call(1, 9), kills: []time.Time{at(7.2)}, stood: []standstill{{at(8), at(9)}, {at(0), at(0.5)}}, twice: 1},
 	} {
-		r := newToolsReport([]*harness.ToolCall{c.call}, c.lost, brokerTimes{c.kills, c.stood}, true)
-		require.Equal(t, []int{c.twice, c.withStore, c.broker}, []int{len(r.Twice), r.WithStore, r.WithBroker}, fmt.Sprint(c))
+		r := newToolsReport([]*harness.ToolCall{c.call}, c.lost, true)
+		require.Equal(t, []int{c.twice, c.withStore}, []int{len(r.Twice), r.WithStore}, fmt.Sprint(c))
 		require.Equal(t, c.twice > 0, r.Err() != nil)
-		require.NoError(t, newToolsReport([]*harness.ToolCall{c.call}, c.lost, brokerTimes{c.kills, c.stood}, false).Err(), "without a journal nothing is promised")
+		require.NoError(t, newToolsReport([]*harness.ToolCall{c.call}, c.lost, false).Err(), "without a journal nothing is promised")
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -29,8 +28,6 @@ type process struct {
 	gone  chan struct{} // closed when child has been waited for
 	err   error         // how it ended
 	asked bool          // whether it was asked to end
-	ends  []time.Time   // of all children
-	stood []standstill  // of all children
 }
 
 // startChild starts the child, which ends itself after a stage, "publish:3", unless that is "".
@@ -58,7 +55,6 @@ func (p *process) startChild(armed string) error {
 		_ = out.Close() // the child has written its last
 		p.mu.Lock()
 		p.err = err
-		p.ends = append(p.ends, time.Now())
 		asked := p.asked
 		close(gone)
 		p.mu.Unlock()
@@ -130,29 +126,6 @@ func (p *process) sendSignal(s syscall.Signal) {
 	if p.child != nil && !p.hasEnded() {
 		_ = p.child.Process.Signal(s) // it may have ended this moment
 	}
-	switch s {
-	case syscall.SIGSTOP:
-		p.stood = append(p.stood, standstill{from: time.Now()})
-	case syscall.SIGCONT:
-		p.stood[len(p.stood)-1].to = time.Now()
-	}
-}
-
-// standstill is a time in which a process stood still.
-type standstill struct{ from, to time.Time }
-
-// allStandstills are the times in which children stood still.
-func (p *process) allStandstills() []standstill {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return slices.Clone(p.stood)
-}
-
-// allEnds are the times at which children ended.
-func (p *process) allEnds() []time.Time {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return slices.Clone(p.ends)
 }
 
 // childPid is the child's, 0 where none runs.

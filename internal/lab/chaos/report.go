@@ -95,8 +95,8 @@ func (r *Report) Print(out io.Writer) {
 		called = &ToolsReport{}
 	}
 	line("tools", fmt.Sprintf(
-		"%d calls made, %d of them twice; again after their journals had gone with the store %d, with a broker killed within %s %d",
-		called.Calls, len(called.Twice), called.WithStore, unwritten, called.WithBroker))
+		"%d calls made, %d of them twice; again after their journals had gone with the store %d",
+		called.Calls, len(called.Twice), called.WithStore))
 	effective := "n/a"
 	if e := r.Effective; e != nil {
 		effective = fmt.Sprintf("%.0f%%", 100*e.Share)

@@ -1,0 +1,61 @@
+package streams
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/schemas"
+)
+
+// The fences of journals that have ended go, a while after: RELEASED has room for the fences of running episodes, and for its counts.
+func TestFencesOfEndedJournalsAreRemoved(t *testing.T) {
+	f := newFixture(t, false)
+	stored := func() int {
+		stream, err := f.run.js.Stream(f.ctx, "KV_"+f.run.names.released)
+		require.NoError(t, err)
+		return int(stream.CachedInfo().State.Msgs)
+	}
+	record := schemas.JournalRecord{
+		Run: "run-1", Ticket: "t", Basis: make([]byte, schemas.JournalKeyBytes), Producer: "p", Delivery: 1,
+		Calls: []schemas.JournalCall{{Key: make([]byte, schemas.JournalKeyBytes), State: schemas.JournalStarted}},
+	}
+	for sample := range 2 * fencesAtOnce {
+		j := f.run.Journal(&schemas.Ticket{Group: "g", Sample: sample})
+		require.NoError(t, j.Append(f.ctx, &record))
+		end := record
+		end.Ended, end.Calls = true, nil
+		require.NoError(t, j.Replace(f.ctx, &end))
+	}
+	require.Equal(t, 2*fencesAtOnce, stored(), "the end of a journal may be lost for a while")
+	newer := f.run.Journal(&schemas.Ticket{Group: "g", Sample: 3})
+	_, _, err := newer.Read(f.ctx)
+	require.NoError(t, err)
+	require.NoError(t, newer.Append(f.ctx, &record), "the ticket is issued anew")
+	for i := range f.run.endedFences.ended {
+		f.run.endedFences.ended[i].at = time.Now().Add(-2 * fenceKept)
+	}
+	f.run.removeFences(f.ctx)
+	require.Equal(t, fencesAtOnce+1, stored(), "a fence that took the place of an ended one stays")
+	f.run.removeFences(f.ctx)
+	f.run.removeFences(f.ctx)
+	require.Equal(t, 1, stored())
+	_, _, err = f.run.Journal(&schemas.Ticket{Group: "g", Sample: 3}).Read(f.ctx)
+	require.NoError(t, err)
+	require.Empty(t, f.run.endedFences.ended)
+}
+
+// The outstanding tickets of a run, each with a fence, take less than half of RELEASED.
+func TestReleasedHasRoomForFences(t *testing.T) {
+	f := newFixture(t, false)
+	group := "group-0123456789-0123456789-0123456789"
+	for sample := range 100 {
+		j := f.run.Journal(&schemas.Ticket{Group: group, Sample: sample})
+		require.NoError(t, j.writeFence(f.ctx, []byte{byte(sample)}))
+	}
+	stream, err := f.run.js.Stream(f.ctx, "KV_"+f.run.names.released)
+	require.NoError(t, err)
+	each := int(stream.CachedInfo().State.Bytes) / 100
+	require.Less(t, each*DefaultTopology().MaxTickets, releasedBytes/2)
+}

@@ -1,0 +1,207 @@
+package streams
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams/internal/seam"
+)
+
+// A single broker confirms a record of a journal before it has written it, and a broker that is killed loses the newest records. A
+// record that tells of a call which goes out next may not be lost unnoticed: its hash is stored as the fence of its ticket in RELEASED,
+// which is written before it is confirmed. A journal that lacks the record of its fence is short, and its episode may not begin again.
+//
+// A fence is written on the condition of the fence before it. It takes some 200 bytes, so that RELEASED has room for the fences of 40,000
+// tickets, and is removed after the end of its journal.
+
+const (
+	// fenceBytes is the length of a fence, the beginning of a record's SHA-256.
+	fenceBytes = 16
+	// fenceKept is how long the fence of a journal that has ended is kept: the broker may lose the end of the journal in this time, too.
+	fenceKept = 10 * time.Second
+	// fencesAtOnce is how many fences are removed together.
+	fencesAtOnce = 16
+)
+
+// ErrJournalShort is returned when the broker has lost a record that tells of a call which may have had its effect.
+var ErrJournalShort = errors.New("the broker has lost a record of the journal, after which a tool was called")
+
+// errFenceMoved: the fence has moved since this side read or wrote it.
+var errFenceMoved = errors.New("the fence of the journal is another")
+
+// hasFences is whether the broker confirms records of journals before it has written them.
+func (j *Journal) hasFences() bool { return j.run.topology.persistsLate() }
+
+func (j *Journal) fenceKey() string { return "fence." + j.ticketKey }
+
+// hashRecord is the fence of a record, as it is stored.
+func hashRecord(data []byte) []byte {
+	sum := sha256.Sum256(data)
+	return sum[:fenceBytes]
+}
+
+// tellsOfCall is whether a call goes out once the record is stored.
+func tellsOfCall(record *schemas.JournalRecord) bool {
+	for i := range record.Calls {
+		if record.Calls[i].State == schemas.JournalStarted {
+			return true
+		}
+	}
+	return false
+}
+
+// fenceCheck looks for the record of a fence among the records of a journal.
+type fenceCheck struct {
+	fence entry
+	found bool
+}
+
+// readFence reads the fence of the ticket. A run without the bucket has none.
+func (j *Journal) readFence(ctx context.Context) (*fenceCheck, error) {
+	if !j.hasFences() {
+		return &fenceCheck{found: true}, nil
+	}
+	e, err := j.run.readEntry(ctx, j.run.names.released, j.fenceKey())
+	if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil, fmt.Errorf("read the fence of a journal: %w", err)
+	}
+	return &fenceCheck{fence: e, found: len(e.value) != fenceBytes}, nil
+}
+
+// see looks at a stored record; r is nil where it cannot be read. An end that is newer than the fence stands for all records before it.
+func (c *fenceCheck) see(m seam.Message, r *schemas.JournalRecord) {
+	c.found = c.found || bytes.Equal(c.fence.value, hashRecord(m.Data)) || r != nil && r.Ended && !m.At.Before(c.fence.stored)
+}
+
+// writeFence has the journal be short where a record is lost that is stored now.
+func (j *Journal) writeFence(ctx context.Context, record []byte) error {
+	if !j.hasFences() {
+		return nil
+	}
+	for {
+		err := j.tryFence(ctx, hashRecord(record))
+		if !errors.Is(err, errFenceMoved) {
+			return err
+		}
+		if err := j.explainFence(ctx, record); err != nil {
+			return err
+		}
+	}
+}
+
+// tryFence writes the fence over the known fence.
+func (j *Journal) tryFence(ctx context.Context, fence []byte) error {
+	bucket := j.run.names.released
+	return j.run.callBroker(ctx, "write the fence of a journal", bucket, func(ctx context.Context) error {
+		ack, err := j.run.js.PublishMsg(ctx, &nats.Msg{Subject: keySubject(bucket, j.fenceKey()), Header: nats.Header{}, Data: fence},
+			atRevision(j.fence), jetstream.WithRetryAttempts(0))
+		switch {
+		case err == nil:
+			j.fence = ack.Sequence
+			return nil
+		case seam.HasCode(err, int(jetstream.JSErrCodeStreamWrongLastSequence)),
+			seam.HasCode(err, int(jetstream.JSErrCodeStreamWrongLastSequenceConstant)):
+			return errFenceMoved
+		case seam.HasCode(err, codeStoreFailed):
+			return fmt.Errorf("no room in %s: %s", bucket, err.Error()) // a later attempt finds none either
+		case errors.Is(err, jetstream.ErrNoStreamResponse):
+			if _, lookup := j.run.js.Stream(ctx, "KV_"+bucket); errors.Is(lookup, jetstream.ErrStreamNotFound) {
+				return fmt.Errorf("no bucket %s: %w", bucket, lookup)
+			}
+		}
+		return err
+	})
+}
+
+// explainFence says why the fence has moved. The next attempt may succeed where it returns nil: an attempt was
+// carried out and its answer lost, or an earlier producer came late with the fence of a record that is stored.
+func (j *Journal) explainFence(ctx context.Context, record []byte) error {
+	check, err := j.readFence(ctx)
+	if err != nil {
+		return err
+	}
+	if err := j.explainRefusal(ctx, record); err != nil {
+		return err
+	}
+	if err := j.readRecords(ctx, func(m seam.Message) { check.see(m, nil) }); err != nil {
+		return err
+	}
+	if !check.found {
+		return ErrJournalShort
+	}
+	j.fence = check.fence.revision
+	return nil
+}
+
+// settleFence renews the fence where a record has taken the place of all others, and has it removed where that record is an end.
+func (j *Journal) settleFence(ctx context.Context, record *schemas.JournalRecord, data []byte) error {
+	if j.fence == 0 || !j.hasFences() {
+		return nil
+	}
+	if !record.Ended {
+		return j.writeFence(ctx, data)
+	}
+	j.run.endedFences.add(endedFence{j.fenceKey(), j.fence, time.Now()})
+	j.fence = 0
+	j.run.removeFences(ctx)
+	return nil
+}
+
+// endedFences are the fences of journals that have ended, oldest first. Its zero value is empty. It is safe for concurrent use.
+type endedFences struct {
+	mu    sync.Mutex
+	ended []endedFence
+}
+
+type endedFence struct {
+	key      string
+	revision uint64
+	at       time.Time
+}
+
+func (f *endedFences) add(fence endedFence) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ended = append(f.ended, fence)
+}
+
+// takeOld takes fences that ended before a time: fencesAtOnce of them, or none.
+func (f *endedFences) takeOld(before time.Time) (old []endedFence) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.ended) < fencesAtOnce || !f.ended[fencesAtOnce-1].at.Before(before) {
+		return nil
+	}
+	old, f.ended = f.ended[:fencesAtOnce:fencesAtOnce], f.ended[fencesAtOnce:]
+	return old
+}
+
+// removeFences removes fences of journals that ended a while ago. The others go with the age of the bucket.
+func (r *Run) removeFences(ctx context.Context) {
+	old := r.endedFences.takeOld(time.Now().Add(-fenceKept))
+	if len(old) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, ackTimeout)
+	defer cancel()
+	err := r.conn.guardCall(ctx, r.names.released, func(ctx context.Context) error {
+		stream, err := r.js.Stream(ctx, "KV_"+r.names.released)
+		for i := 0; err == nil && i < len(old); i++ {
+			subject := keySubject(r.names.released, old[i].key)
+			err = stream.Purge(ctx, jetstream.WithPurgeSubject(subject), jetstream.WithPurgeSequence(old[i].revision+1)) // a newer fence stays
+		}
+		return err
+	})
+	if err != nil {
+		r.log.Debug("fences of ended journals stay until they are too old", "err", err)
+	}
+}
