@@ -1,6 +1,7 @@
 package servers
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -217,7 +218,8 @@ func (s *server) noteAttempt(offer int, version int64, err error) {
 	p := s.pool
 	if err == nil {
 		s.keeper.tries = 0
-		p.log.Info("an inference server has a version", "server", s.name, "policy_version", version)
+		from := cmp.Or(s.keeper.transfer.from, fromFolder)
+		p.log.Info("an inference server has a version", "server", s.name, "policy_version", version, "from", from)
 		return
 	}
 	s.keeper.tries++

@@ -61,10 +61,15 @@ type transferState struct {
 	// staged is whether the version that is to be loaded is staged at the server, reason why not.
 	staged bool
 	reason string
+	// from is where the version of now was loaded from; "" where the process was started with it.
+	from string
 }
 
-// stageEvery is how often a server is asked whether a version is staged.
-const stageEvery = 20 * time.Millisecond
+// The waits between two questions whether a version is staged; each question takes the place of a step of sampling.
+const (
+	firstStage = 2 * time.Millisecond
+	lastStage  = 100 * time.Millisecond
+)
 
 // beginTransfers finds out whether the server takes weights from shared memory.
 func (s *server) beginTransfers(ctx context.Context) {
@@ -86,10 +91,10 @@ func (s *server) stageVersion(ctx context.Context, want *consumers.Snapshot) {
 	state.staged, state.reason = false, reasonNone
 	t, is := s.speaker.(Transferrer)
 	switch {
-	case !is || s.pool.cfg.Server.Transfer == consumers.TransferOff:
+	case s.pool.cfg.Server.Transfer == consumers.TransferOff:
 		state.reason = reasonOff
 		return
-	case !state.takes:
+	case !is || !state.takes:
 		state.reason = reasonPlugin
 		return
 	}
@@ -110,15 +115,16 @@ func (s *server) stageVersion(ctx context.Context, want *consumers.Snapshot) {
 // awaitStaged waits until the server has staged a version.
 func (s *server) awaitStaged(ctx context.Context, t Transferrer, want *consumers.Snapshot, files []StagedFile) error {
 	return limitTime(ctx, s.pool.cfg.Server.LoadTimeout, "load_timeout", func(ctx context.Context) error {
-		tick := time.NewTicker(stageEvery)
-		defer tick.Stop()
-		for {
+		timer := time.NewTimer(0)
+		defer timer.Stop()
+		for wait := firstStage; ; wait = min(2*wait, lastStage) {
 			done, err := t.Stage(ctx, s.pool.labelOf(want.Version), want.Dir, files)
 			if done || err != nil {
 				return err
 			}
+			timer.Reset(wait)
 			select {
-			case <-tick.C:
+			case <-timer.C:
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			}
@@ -141,6 +147,7 @@ func (s *server) loadWanted(ctx context.Context, want *consumers.Snapshot, mode 
 			err = s.checkLabel(ctx, label)
 		}
 		if err == nil {
+			state.from = fromMemory
 			s.pool.metrics.Loads.WithLabelValues(fromMemory, reasonNone).Inc()
 			return nil
 		}
@@ -153,6 +160,7 @@ func (s *server) loadWanted(ctx context.Context, want *consumers.Snapshot, mode 
 	}
 	err := s.loadVersion(ctx, want, mode)
 	if err == nil {
+		state.from = fromFolder
 		s.pool.metrics.Loads.WithLabelValues(fromFolder, state.reason).Inc()
 	}
 	return err

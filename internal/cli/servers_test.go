@@ -29,12 +29,14 @@ const serverFaults = "cut:97+reset:131+queue:53+sentinel:61+load:7+lie:11+lost:9
 func TestARunTrainsThroughInferenceServers(t *testing.T) {
 	t.Parallel()
 	fulltest.Need(t, "a whole training, twice")
-	for _, kind := range []string{"vllm", "sglang"} {
-		t.Run(kind, func(t *testing.T) {
+	memory := filepath.Join(t.TempDir(), "vllm") // a program of this name gets the plugin, and versions through shared memory
+	require.NoError(t, os.WriteFile(memory, []byte("#!/bin/sh\nexec fakeserver vllm --release 0.33.0 \"$@\"\n"), 0o755))
+	for command, kind := range map[string]string{"fakeserver,vllm": "vllm", "fakeserver,sglang": "sglang", memory: "vllm"} {
+		t.Run(filepath.Base(command), func(t *testing.T) {
 			dir := t.TempDir()
 			var out bytes.Buffer
 			c := exec.CommandContext(t.Context(), binary(t), "up", "--config", "examples/countries-two-hop.yaml", "--run.dir", dir, "--run.name", kind,
-				"--trainer.steps", "20", "--eval.every", "10", "--eval.questions", "40", "--eval.show", "0", "--inference.engine", kind, "--inference.server.command", "fakeserver,"+kind,
+				"--trainer.steps", "20", "--eval.every", "10", "--eval.questions", "40", "--eval.show", "0", "--inference.engine", kind, "--inference.server.command", command,
 				"--inference.server.count", "2", "--inference.server.control_timeout", "2s", "--inference.server.check_every", "200ms",
 				"--inference.server.args", "--faults,"+serverFaults)
 			c.Dir, c.Stdout, c.Stderr = root, &out, &out
@@ -66,6 +68,8 @@ func TestARunTrainsThroughInferenceServers(t *testing.T) {
 			left, err := filepath.Glob(filepath.Join(run, "servers", "v[0-9]*"))
 			require.NoError(t, err)
 			require.LessOrEqual(t, len(left), 3)
+			log := string(read(t, filepath.Join(run, "weir.log")))
+			require.Equal(t, command == memory, strings.Contains(log, `"from":"memory"`), log)
 			for _, pid := range startedServers(run) {
 				require.ErrorIs(t, syscall.Kill(pid, 0), syscall.ESRCH, "server %d still runs", pid)
 			}
