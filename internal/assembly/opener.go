@@ -365,7 +365,7 @@ func (t *Task) toolSpecs() []producers.ToolSpec {
 func (t *Task) spokenSetup() (*tasks.Setup, error) {
 	by, ok := t.agent.(tasks.Demonstrator)
 	if !ok || t.Demonstrations == nil {
-		return t.Setup, nil
+		return t.Setup, t.checkQuestionsAlone()
 	}
 	written, ok := t.Demonstrations.(tasks.Rewritable)
 	if !ok {
@@ -375,6 +375,15 @@ func (t *Task) spokenSetup() (*tasks.Setup, error) {
 	var err error
 	own.Demonstrations, err = written.Rewrite(by)
 	return &own, err
+}
+
+// checkQuestionsAlone refuses demonstrations that begin with a conversation, for an agent that knows the question alone.
+func (t *Task) checkQuestionsAlone() error {
+	if c, ok := t.Demonstrations.(tasks.Conversing); ok && c.Conversations() > 0 {
+		return fmt.Errorf("%d of them have messages, and the task's agent reads the question alone: name an agent of type chat",
+			c.Conversations())
+	}
+	return nil
 }
 
 // makeAgent opens an agent: a new agent for each set of tools, since an agent may show the tools to the policy.

@@ -37,7 +37,8 @@ func Interpreter(t testing.TB, modules ...string) string {
 	return path
 }
 
-// Beside is the path of a program that make python puts beside the interpreter, such as mcp1/bin/mcp-server-sqlite. The test is skipped where it is missing.
+// Beside is the path of a program that make python puts beside the interpreter, such as mcp1/bin/mcp-server-sqlite. The test is skipped
+// where it is missing.
 func Beside(t testing.TB, interpreter, program string) string {
 	t.Helper()
 	path := filepath.Join(filepath.Dir(filepath.Dir(interpreter)), filepath.FromSlash(program))

@@ -302,7 +302,8 @@ func (s *Session) beginReply(r *request) ([]int32, error) {
 	}
 	ids, err := s.speaker.BeginCall()
 	if err != nil {
-		return nil, openai.BadRequest("unsupported_parameter", "tool_choice wants a call, and nothing holds the policy to it: %v; use auto or none", err)
+		return nil, openai.BadRequest("unsupported_parameter",
+			"tool_choice wants a call, and nothing holds the policy to it: %v; use auto or none", err)
 	}
 	return ids, nil
 }

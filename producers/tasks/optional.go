@@ -16,6 +16,14 @@ type Speaker interface {
 	Texts() []string
 }
 
+// Conversing are demonstrations of which some may begin with a conversation: see [Demonstration.Messages]. They are refused for an agent
+// that writes no demonstrations of its own.
+type Conversing interface {
+	Demonstrations
+	// Conversations counts them, >= 0.
+	Conversations() int
+}
+
 // Measured are demonstrations whose lengths are known: a demonstration that no model of the run could hold is refused before anything
 // starts.
 type Measured interface {

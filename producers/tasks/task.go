@@ -2,6 +2,7 @@ package tasks
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 
 	"github.com/weir-rl/weir/producers"
@@ -98,6 +99,9 @@ type Demonstration struct {
 	// Role is whose context it is, for an agent that plays several roles: see [schemas.Role]. "" is the agent that reads the question.
 	Role     string
 	Question string
+	// Messages are the conversation that ends with the question, where the question is not all of it: an agent that speaks a chat template
+	// begins with them, and no other agent writes the demonstration. nil is the question alone.
+	Messages []Message
 	// Notes are the agent's notepad, and Before the turns that it is shown, where the demonstration is a segment of an episode whose
 	// context was trimmed; a step of Before without arguments is an output by itself. Neither is imitated.
 	Notes  string
@@ -108,6 +112,15 @@ type Demonstration struct {
 	// Steps are the calls, and Answer is the agent's answer after them; "" where the last step ends the episode, or the segment.
 	Steps  []Step
 	Answer string
+}
+
+// AskedAlone is nil where the question is all that the demonstration begins with, else the reason why an agent that reads the question
+// alone does not write it.
+func (d *Demonstration) AskedAlone() error {
+	if len(d.Messages) > 0 {
+		return errors.New("messages: the agent reads the question alone: name an agent of type chat")
+	}
+	return nil
 }
 
 // Step is a call of a tool.

@@ -110,8 +110,8 @@ func (c *Chat) Reply(r Reply, tools ...Tool) ([]int32, error) {
 	return c.Turn(text)
 }
 
-// BeginCall are the ids that begin a call, for a turn that is held to a call: the policy goes on behind them. It fails where calls of the model's format
-// begin with no token of their own, and where the model thinks before it calls.
+// BeginCall are the ids that begin a call, for a turn that is held to a call: the policy goes on behind them. It fails where calls of the
+// model's format begin with no token of their own, and where the model thinks before it calls.
 func (c *Chat) BeginCall() ([]int32, error) {
 	if f := c.style.Format; f != FormatHermes && f != FormatQwen3Coder {
 		return nil, fmt.Errorf("format %q: its calls begin with no token of their own", f)

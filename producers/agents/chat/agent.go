@@ -259,7 +259,15 @@ func (a *Agent) Demonstrate(d tasks.Demonstration) (tokens []int32, mask []uint8
 		tokens = append(tokens, ids...)
 		mask = append(mask, slices.Repeat([]uint8{acts}, len(ids))...)
 	}
-	talk, ids, err := a.chat.Begin(a.promptMessages(schemas.Prompt{Text: d.Question}), a.tools)
+	asked := schemas.Prompt{Text: d.Question}
+	if len(d.Messages) > 0 {
+		text, err := json.Marshal(d.Messages)
+		if err != nil {
+			return nil, nil, err
+		}
+		asked.Meta = map[string]string{tasks.MetaMessages: string(text)}
+	}
+	talk, ids, err := a.chat.Begin(a.promptMessages(asked), a.tools)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -240,6 +241,18 @@ func TestADemonstrationIsAnEpisode(t *testing.T) {
 		require.Equal(t, []int32(tr.Segments[0].Tokens), tokens, name)
 		require.Equal(t, []uint8(tr.Segments[0].ActionMask), mask, name)
 	}
+	// A demonstration may begin with a conversation, as a prompt may.
+	talk := []tasks.Message{{Role: "user", Content: "Hm."}, {Role: "assistant", Content: "Yes?"}, {Role: "user", Content: "Where?"}}
+	said, err := json.Marshal(talk)
+	require.NoError(t, err)
+	chatty := newRig(t, cfg, templateOf(t, qwen25))
+	want := chatty.agent.Opening(schemas.Prompt{Text: "Where?", Meta: map[string]string{tasks.MetaMessages: string(said)}})
+	written, acts, err := chatty.agent.Demonstrate(tasks.Demonstration{Question: "Where?", Messages: talk, Answer: "There"})
+	require.NoError(t, err)
+	require.Equal(t, want, written[:len(want)])
+	require.Contains(t, chatty.policy.tok.Decode(want), "Yes?")
+	require.Equal(t, 0, slices.Index(acts[len(want):], 1), "only the answer is imitated")
+	require.NotContains(t, acts[:len(want)], uint8(1))
 	// Of a call that ends the episode nothing is read.
 	r := newRig(t, cfg, templateOf(t, qwen25), call("add", `{"done": true}`)+"<|im_end|>")
 	tr, _ := r.run(t)

@@ -245,6 +245,8 @@ func TestDemonstrationsAreWrittenAsEpisodesAre(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "<bos> what is it ? <notes> one </notes> <code> a </code> <output> b </output> <code> c </code>", tok.Decode(tokens))
 	require.Equal(t, 3, sum(mask))
+	_, _, err = agent.Demonstrate(tasks.Demonstration{Question: "what is it ?", Messages: []tasks.Message{{Role: "user", Content: "what is it ?"}}})
+	require.ErrorContains(t, err, "messages: the agent reads the question alone")
 	_, _, err = agent.Demonstrate(tasks.Demonstration{Question: "what is it ?", Steps: []tasks.Step{{Tool: "search", Arguments: "a"}}})
 	require.ErrorContains(t, err, `"search"`)
 }

@@ -18,6 +18,9 @@ func (a *Agent) Demonstrate(d tasks.Demonstration) (tokens []int32, mask []uint8
 	if d.Summary+d.SumUp != "" && a.cfg.Trim != TrimSoft {
 		return nil, nil, fmt.Errorf("a summary, and trim is %s: want %s", a.cfg.Trim, TrimSoft)
 	}
+	if err := d.AskedAlone(); err != nil {
+		return nil, nil, err
+	}
 	p := &page{question: d.Question, notes: d.Notes, summary: d.Summary}
 	for i, step := range d.Before {
 		if step.Arguments == "" {

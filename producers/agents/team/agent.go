@@ -82,6 +82,9 @@ func (a *Agent) Run(ctx context.Context, e *producers.Episode) error {
 
 // Demonstrate writes a demonstration of a role; "" is the planner's.
 func (a *Agent) Demonstrate(d tasks.Demonstration) (tokens []int32, mask []uint8, err error) {
+	if err := d.AskedAlone(); err != nil {
+		return nil, nil, err
+	}
 	switch d.Role {
 	case WorkerRole:
 		return a.worker.writeDemonstration(d)

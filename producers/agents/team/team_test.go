@@ -321,6 +321,8 @@ func TestDemonstrationsAreEpisodes(t *testing.T) {
 		require.Equal(t, []int32(trajectory.Segments[i].Tokens), tokens)
 		require.Equal(t, []uint8(trajectory.Segments[i].ActionMask), mask)
 	}
+	_, _, err = agent.Demonstrate(tasks.Demonstration{Question: first, Messages: []tasks.Message{{Role: "user", Content: first}}})
+	require.ErrorContains(t, err, "messages: the agent reads the question alone")
 	_, _, err = agent.Demonstrate(tasks.Demonstration{Role: "boss", Question: first})
 	require.ErrorContains(t, err, `role "boss": want planner or worker`)
 	require.Equal(t, []int32(trajectory.Segments[0].Tokens[:len(agent.Opening(ticket().Prompt))]), agent.Opening(ticket().Prompt))

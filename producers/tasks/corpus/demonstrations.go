@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/weir-rl/weir/producers/tasks"
 )
@@ -23,6 +24,8 @@ type demonstrationRow struct {
 	// Role is whose it is, of an agent that plays several roles.
 	Role     string `json:"role"`
 	Question string `json:"question"`
+	// Messages stand for Question where the question is the end of a conversation.
+	Messages []tasks.Message `json:"messages"`
 	Steps    []struct {
 		Search string `json:"search"`
 		// Tool and Arguments stand for Search where the tool has a name or takes JSON.
@@ -46,9 +49,10 @@ func LoadDemonstrations(path string, tok tasks.Tokenizer, seed uint64) (*Written
 //
 //	{"question": "what is the capital of sweden ?", "steps": [{"search": "sweden", "info": "sweden has capital stockholm."}], "answer": "stockholm"}
 //
-// Steps may be missing. The last may be without info, and then the row without an answer: that step ends the episode, as a call of the tool
-// finish does. A step may have "tool" and "arguments", a JSON object, in place of "search". A bad row is refused, naming the file and the
-// line; so is a demonstration with a word that the tokenizer does not have.
+// "messages", a list of {"role", "content"} that ends with the user's, stand for a question that is the end of a conversation. Steps may
+// be missing. The last may be without info, and then the row without an answer: that step ends the episode, as a call of the tool finish
+// does. A step may have "tool" and "arguments", a JSON object, in place of "search". A bad row is refused, naming the file and the line;
+// so is a demonstration with a word that the tokenizer does not have.
 func ReadDemonstrations(name string, r io.Reader, tok tasks.Tokenizer, seed uint64) (*Written, error) {
 	d := &Written{seed: seed}
 	err := tasks.Rows(name, r, func(data []byte) error {
@@ -83,6 +87,9 @@ func (r *demonstrationRow) checkRow(tok tasks.Tokenizer) error {
 		}
 		faults = append(faults, err)
 	}
+	if len(r.Messages) > 0 {
+		faults = append(faults, r.takeQuestion())
+	}
 	check("question", r.Question)
 	for i, step := range r.Steps {
 		arguments := step.Search
@@ -102,6 +109,23 @@ func (r *demonstrationRow) checkRow(tok tasks.Tokenizer) error {
 	return errors.Join(faults...)
 }
 
+// takeQuestion takes the question from the end of the conversation.
+func (r *demonstrationRow) takeQuestion() error {
+	if r.Question != "" {
+		return errors.New("question and messages: want either")
+	}
+	for i, m := range r.Messages {
+		if !slices.Contains([]string{"system", "user", "assistant"}, m.Role) {
+			return fmt.Errorf("messages[%d].role: %q: want system, user or assistant", i, m.Role)
+		}
+	}
+	last := r.Messages[len(r.Messages)-1]
+	if r.Question = last.Content; last.Role != "user" {
+		return fmt.Errorf("messages: the last is the %s's: want the user's", last.Role)
+	}
+	return nil
+}
+
 // endsByCall says that the last step ends the episode.
 func (r *demonstrationRow) endsByCall() bool {
 	return r.Answer == "" && len(r.Steps) > 0 && r.Steps[len(r.Steps)-1].Info == ""
@@ -118,7 +142,7 @@ func (d *Written) addRow(row *demonstrationRow, tok tasks.Tokenizer) {
 			mask = append(mask, acts)
 		}
 	}
-	shown := tasks.Demonstration{Role: row.Role, Question: row.Question, Answer: row.Answer}
+	shown := tasks.Demonstration{Role: row.Role, Question: row.Question, Messages: row.Messages, Answer: row.Answer}
 	write(0, tasks.TokenBegin, row.Question, "")
 	for _, step := range row.Steps {
 		arguments := step.Search
@@ -148,6 +172,17 @@ func (d *Written) Rewrite(by tasks.Demonstrator) (tasks.Demonstrations, error) {
 		out.tokens, out.masks = append(out.tokens, tokens), append(out.masks, mask)
 	}
 	return out, nil
+}
+
+// Conversations counts the demonstrations that begin with a conversation.
+func (d *Written) Conversations() int {
+	n := 0
+	for i := range d.rows {
+		if len(d.rows[i].Messages) > 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // Longest is how many tokens the longest demonstration has.

@@ -48,6 +48,22 @@ func TestReadDemonstrations(t *testing.T) {
 	require.Equal(t, []uint8{0, 0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 1, 1, 1}, mask)
 	_, err = ReadDemonstrations("d.jsonl", strings.NewReader(`{"question": "what is sweden ?", "steps": [{"search": "the capital"}, {"search": "stockholm"}]}`), tok, 1)
 	require.ErrorContains(t, err, "d.jsonl:1: steps[0].info: missing or empty")
+	// A question may be the end of a conversation.
+	const before = `{"messages": [{"role": "user", "content": "what is sweden ?"}, {"role": "assistant", "content": "a capital"}, {"role": "user", "content": "the capital ?"}], "answer": "stockholm"}`
+	demos, err = ReadDemonstrations("d.jsonl", strings.NewReader(demonstrationRows+before), tok, 1)
+	require.NoError(t, err)
+	require.Equal(t, 1, demos.Conversations())
+	require.Equal(t, "the capital ?", demos.rows[2].Question)
+	require.Equal(t, []tasks.Message{{Role: "user", Content: "what is sweden ?"}, {Role: "assistant", Content: "a capital"}, {Role: "user", Content: "the capital ?"}}, demos.rows[2].Messages)
+	for row, fault := range map[string]string{
+		`{"question": "sweden", "messages": [{"role": "user", "content": "sweden"}], "answer": "sweden"}`: "question and messages: want either",
+		`{"messages": [{"role": "tool", "content": "sweden"}], "answer": "sweden"}`:                       `messages[0].role: "tool": want system, user or assistant`,
+		`{"messages": [{"role": "assistant", "content": "sweden"}], "answer": "sweden"}`:                  "messages: the last is the assistant's: want the user's",
+		`{"messages": [{"role": "user", "content": " "}], "answer": "sweden"}`:                            "question: missing or empty",
+	} {
+		_, err = ReadDemonstrations("d.jsonl", strings.NewReader(row), tok, 1)
+		require.ErrorContains(t, err, "d.jsonl:1: "+fault)
+	}
 	_, err = ReadDemonstrations("d.jsonl", strings.NewReader(""), tok, 1)
 	require.ErrorContains(t, err, "no demonstration")
 }

@@ -20,7 +20,8 @@ type FileConfig struct {
 	// needed.
 	Questions string `koanf:"questions"`
 	// Demonstrations is a JSONL file for the cold start, `{"question", "steps": [{"search", "info"}], "answer"}`: info is the tool's text.
-	// A step may also have `tool`, its name, and `arguments`, a JSON object, in place of search. "" has none, which needs
+	// A step may also have `tool`, its name, and `arguments`, a JSON object, in place of search. `messages`, a list of `{"role", "content"}`
+	// that ends with the question, stand for a question that is the end of a conversation. "" has none, which needs
 	// trainer.cold_start.steps to be 0. Defaults to "".
 	Demonstrations string `koanf:"demonstrations"`
 	// Tokenizer is a tokenizer.json; "" makes a tokenizer of the words of the questions and answers. Defaults to "".
