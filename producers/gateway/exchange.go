@@ -37,12 +37,15 @@ type request struct {
 
 // requestKey returns a hash that tells different requests apart.
 func (r *request) requestKey() [sha256.Size]byte {
-	// Encoding slices of plain structs does not fail.
 	told := []any{r.messages, r.tools, r.maxTokens, r.stop, r.single}
 	if r.mustCall { // the journals of earlier versions have the keys of requests that need not call
 		told = append(told, r.mustCall)
 	}
-	b, _ := json.Marshal(told)
+	b, err := json.Marshal(told)
+	if err != nil { // a call's arguments, or a tool's parameters, are no JSON: they are told apart as text
+		told[0], told[1] = noteMessages(r.messages), noteTools(r.tools)
+		b, _ = json.Marshal(told) // plain texts and numbers
+	}
 	return sha256.Sum256(b)
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/weir-rl/weir/gpu/hf/chat"
 	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/schemas"
 )
 
 // note is a note in an episode's journal; a single field is set.
@@ -21,6 +22,8 @@ type note struct {
 	Ask     *ask     `json:"ask,omitempty"`
 	Answer  *told    `json:"answer,omitempty"`
 	Outcome *Outcome `json:"outcome,omitempty"`
+	// Limit refused a request.
+	Limit schemas.StopReason `json:"limit,omitempty"`
 }
 
 // ask is a request that was written into a context.
@@ -125,6 +128,9 @@ type past struct {
 	answers map[int]*told
 	outcome *Outcome
 	next    int // number of the next request
+	// limit refused the newest requests, refused in a row; "" is none.
+	limit   schemas.StopReason
+	refused int
 	// damaged: a note is missing, or cannot be read.
 	damaged bool
 }
@@ -148,6 +154,10 @@ func readPast(notes [][]byte) past {
 		case n.Answer != nil:
 			p.damaged = p.damaged || n.Answer.Number >= p.next
 			p.answers[n.Answer.Number] = n.Answer
+			p.limit, p.refused = "", 0
+		case n.Limit != "":
+			p.limit = n.Limit
+			p.refused++
 		case n.Outcome != nil && p.outcome == nil:
 			p.outcome = n.Outcome
 		}
@@ -220,9 +230,11 @@ func (s *Session) restore(ctx context.Context) error {
 		}
 		newest[t] = s.keepAnswer(a.Key, t, r, got)
 	}
-	if l.past.outcome != nil {
-		s.mu.Lock()
-		defer s.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stop, s.refused, s.refusals = l.past.limit, l.past.refused, l.past.refused
+	s.endWhereRefused()
+	if l.past.outcome != nil && !s.posted {
 		s.postOutcome(*l.past.outcome)
 	}
 	return nil

@@ -192,11 +192,20 @@ const (
 func (s *Session) noteLimit(limit schemas.StopReason) {
 	s.stop = limit
 	s.refusals++
+	s.refused++
+	if s.lasting != nil {
+		s.lasting.keeper.Note(encodeNote(note{Limit: limit}))
+	}
+	s.endWhereRefused()
+}
+
+// endWhereRefused ends the episode where a limit has refused too many requests in a row. The caller holds the lock.
+func (s *Session) endWhereRefused() {
 	most := mostTurnRefusals
-	if limit == schemas.StopTokens {
+	if s.stop == schemas.StopTokens {
 		most = mostTokenRefusals
 	}
-	if s.refused++; s.refused >= most && !s.posted {
+	if s.refused >= most && !s.posted {
 		s.posted = true
 		close(s.ended)
 	}

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/schemas"
 )
 
 // place is a producer's gateway.
@@ -216,6 +218,36 @@ func TestAnEpisodeThatNobodyCameForMakesRoomForAgentsThatAreThere(t *testing.T) 
 	waiting, stop := context.WithTimeout(t.Context(), 2*unclaimedFor+unclaimedFor/2)
 	defer stop()
 	require.ErrorIs(t, p.Offer(waiting, Offer{Episode: "e", APIKey: session.Key()}, 0), context.DeadlineExceeded)
+}
+
+// Reader 11, finding 5: a limit that had refused the agent was forgotten by the next producer, and the episode ended as if no limit had.
+func TestALimitThatRefusedTheAgentIsKnownToTheNextProducer(t *testing.T) {
+	p := newPlace(t, "s")
+	open := func(k *kept) *Session {
+		s, err := p.OpenLasting(t.Context(), spelling{}, &recorded{says: fromText}, 1, "e", k)
+		require.NoError(t, err)
+		return s
+	}
+	other := map[string]any{"messages": []map[string]string{{"role": "user", "content": "two"}}}
+	notes := new(kept)
+	session := open(notes)
+	key := p.claim(t, session, 0)
+	res, _ := p.ask(t, key)
+	require.Equal(t, http.StatusOK, res.StatusCode)
+	for range 3 {
+		res, _ = p.post(t, "/v1/chat/completions", key, other)
+		require.Equal(t, http.StatusForbidden, res.StatusCode)
+	}
+	require.NoError(t, notes.StoreNotes(t.Context()))
+	p.Close(session)
+	session = open(notes.nextProducer())
+	for range mostTurnRefusals - 3 {
+		res, _ = p.post(t, "/v1/chat/completions", key, other)
+		require.Equal(t, http.StatusForbidden, res.StatusCode)
+	}
+	require.Equal(t, schemas.StopTurns, session.Limit())
+	res, _ = p.post(t, "/v1/chat/completions", key, other)
+	require.Equal(t, http.StatusGone, res.StatusCode, "so many refusals end the episode, whichever producer refused")
 }
 
 // A request that comes before its episode waits for it.
