@@ -333,7 +333,9 @@ func (o *opener) openReward(ctx context.Context, t *Task) (err error) {
 	section := o.cfg.Tasks[t.Name].Reward
 	if section.Type != "" {
 		door, _ := o.doors.Reward(section.Type)
-		t.reward, err = door.Open(ctx, rewards.Opening{Task: t.Name, Config: section.Own, Sources: t.listSources(), Spaces: o.spaces, Log: o.log.With("task", t.Name)})
+		t.reward, err = door.Open(ctx, rewards.Opening{
+			Task: t.Name, Config: section.Own, Sources: t.listSources(), Tools: t.toolNames(), Spaces: o.spaces, Log: o.log.With("task", t.Name),
+		})
 		if err != nil {
 			return fmt.Errorf("tasks.%s.reward: %w", t.Name, err)
 		}
@@ -342,23 +344,6 @@ func (o *opener) openReward(ctx context.Context, t *Task) (err error) {
 		return fmt.Errorf("task %s brings no reward: name a type in tasks.%s.reward.type", t.Name, t.Name)
 	}
 	return nil
-}
-
-// callableSpecs are the tools that the task's episodes may call.
-func (t *Task) callableSpecs() []producers.ToolSpec {
-	if t.limits.MaxTurns == 0 {
-		return nil
-	}
-	return t.toolSpecs()
-}
-
-// toolSpecs are the tools of the task, whether or not its limits let episodes call them.
-func (t *Task) toolSpecs() []producers.ToolSpec {
-	var out []producers.ToolSpec
-	for _, tool := range t.plain {
-		out = append(out, tool.Spec())
-	}
-	return out
 }
 
 // spokenSetup is the setup with its demonstrations as the agent speaks, where that writes them itself.

@@ -28,6 +28,8 @@ type Opening struct {
 	Config any
 	// Sources are the sources of the task's questions, sorted.
 	Sources []string
+	// Tools are the names of the task's tools, sorted; empty where it has none, or its agents bring their own.
+	Tools []string
 	// Spaces are the sandboxes of the process, for rewards that run a model's code; nil where the program has none. A reward that will need
 	// them says so when it is opened: see [workspace.Manager.Claim].
 	Spaces *workspace.Manager

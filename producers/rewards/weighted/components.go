@@ -16,6 +16,8 @@ const (
 	ComponentFormat         = "format"
 	ComponentCodeExecution  = "code_execution"
 	ComponentLength         = "length"
+	// ComponentCost is the sum of the costs of an episode's calls. It is subtracted, and has no weight.
+	ComponentCost = "cost"
 )
 
 // component scores a single property of a finished episode.
@@ -97,6 +99,17 @@ func codeExecution(t *producers.Transcript) float64 {
 	total := 0.0
 	for _, r := range rewards.StepCode(runs, rewards.Unit()) {
 		total += r
+	}
+	return total
+}
+
+// sumCosts adds up the costs of an episode's calls, by tool.
+func sumCosts(costs map[string]float64, t *producers.Transcript) float64 {
+	total := 0.0
+	for _, turn := range t.Turns {
+		for _, call := range turn.Calls {
+			total += costs[call.Tool]
+		}
 	}
 	return total
 }

@@ -34,6 +34,10 @@ type Config struct {
 	// agent_r1, search_r1, search_r1_format, search_r1_subem and verl_search_r1.
 	Published map[string]float64 `koanf:"published"`
 
+	// Costs are what a call of each tool takes from the reward, 0 or more, by the tool's name, for every source: `{search: 0.02, shell: 0.1}`.
+	// A call that failed costs as much. Their sum over the episode is the component cost, before Shape.
+	Costs map[string]float64 `koanf:"costs"`
+
 	// BySource gives the questions of a source weights of their own, by component, in the place of all the weights above: `{"2n":
 	// {exact_match: 1}, "3": {f1: 1, answered: 0.1}}`. Every component and published reward can be named.
 	BySource map[string]map[string]float64 `koanf:"by_source"`
@@ -75,6 +79,9 @@ func (c Config) Validate() error {
 	for _, source := range slices.Sorted(maps.Keys(c.BySource)) {
 		of("by_source."+source, c.BySource[source], known)
 	}
+	for _, tool := range slices.Sorted(maps.Keys(c.Costs)) {
+		faults = append(faults, check.Section("costs", check.NotNegative(tool, c.Costs[tool])))
+	}
 	return check.All(
 		check.All(faults...),
 		check.OneOf("normalizer", c.Normalizer, slices.Sorted(maps.Keys(rewards.Normalizers()))...),
@@ -97,6 +104,7 @@ type Reward struct {
 	// weights are for questions of a source that bySource does not name.
 	weights  map[string]float64
 	bySource map[string]map[string]float64
+	costs    map[string]float64
 	shape    rewards.Shape
 	// normalize brings spellings together.
 	normalize rewards.Normalizer
@@ -109,7 +117,7 @@ func New(cfg Config) (*Reward, error) {
 	}
 	weights := cfg.ownWeights()
 	maps.Copy(weights, cfg.Published)
-	r := &Reward{components: cfg.weighableComponents(), weights: computedWeights(weights), bySource: map[string]map[string]float64{}, shape: cfg.Shape, normalize: rewards.Normalizers()[cfg.Normalizer]}
+	r := &Reward{components: cfg.weighableComponents(), weights: computedWeights(weights), bySource: map[string]map[string]float64{}, costs: cfg.Costs, shape: cfg.Shape, normalize: rewards.Normalizers()[cfg.Normalizer]}
 	for source, weights := range cfg.BySource {
 		r.bySource[source] = computedWeights(weights)
 	}
@@ -137,7 +145,7 @@ func (r *Reward) ReadsOfEpisode() string {
 	return ""
 }
 
-// Score compares the episode with the ticket's answers, by the weights of its question's source.
+// Score compares the episode with the ticket's answers, by the weights of its question's source, and subtracts what its calls cost.
 func (r *Reward) Score(_ context.Context, ticket *schemas.Ticket, transcript *producers.Transcript) (producers.Score, error) {
 	weights, ok := r.bySource[ticket.Prompt.Source]
 	if !ok {
@@ -148,6 +156,10 @@ func (r *Reward) Score(_ context.Context, ticket *schemas.Ticket, transcript *pr
 		components[name] = r.components[name](transcript, ticket.Prompt.Answers)
 	}
 	total, err := rewards.Sum(weights, components)
+	if len(r.costs) > 0 {
+		components[ComponentCost] = sumCosts(r.costs, transcript)
+		total -= components[ComponentCost]
+	}
 	return producers.Score{Total: r.shape.Apply(total), Components: components}, err
 }
 

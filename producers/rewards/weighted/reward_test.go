@@ -87,6 +87,46 @@ func TestRewardsAreChosenBySource(t *testing.T) {
 	}
 }
 
+// Each call takes its tool's cost from the reward, also a call that failed and further calls of a turn, whatever weights the question's source
+// has; a tool without a cost is free.
+func TestCallsCost(t *testing.T) {
+	t.Parallel()
+	cfg := DefaultConfig()
+	cfg.Costs = map[string]float64{"dear": 0.25, "cheap": 0.03125}
+	cfg.BySource = map[string]map[string]float64{"2-hop": {"exact_match": 3}}
+	cfg.Shape.Scale = 2
+	asked := episode("Port-au-Prince")
+	asked.Turns = []producers.TranscriptTurn{
+		{Calls: []producers.TranscriptCall{{Tool: "dear", Error: "away", Failed: true}, {Tool: "free"}}},
+		{Calls: []producers.TranscriptCall{{Tool: "cheap"}, {Tool: "cheap"}, {Tool: "dear"}}},
+		{Text: "four five"},
+	}
+	for source, earned := range map[string]float64{"1-hop": 1.1, "2-hop": 3} {
+		got := scoreOf(t, cfg, source, asked)
+		require.InDelta(t, 0.5625, got.Components[ComponentCost], 0)
+		require.InDelta(t, 2*(earned-0.5625), got.Total, 1e-12, source)
+	}
+	asked.Turns = nil
+	got := scoreOf(t, cfg, "2-hop", asked)
+	require.InDelta(t, 6, got.Total, 0)
+	require.Contains(t, got.Components, ComponentCost, "the mean over episodes counts those without a call")
+}
+
+func TestCostsOfOtherToolsAreRefused(t *testing.T) {
+	t.Parallel()
+	cfg := DefaultConfig()
+	cfg.Costs = map[string]float64{"serach": 0.1}
+	_, err := Type().Open(t.Context(), rewards.Opening{Config: &cfg, Tools: []string{"finish", "search"}})
+	require.EqualError(t, err, "costs.serach: the task has no such tool; it has finish, search")
+	_, err = Type().Open(t.Context(), rewards.Opening{Config: &cfg})
+	require.NoError(t, err, "an agent that brings its own tools")
+	cfg.Costs = map[string]float64{"a": -0.1, "b": math.NaN(), "c": 0}
+	_, err = New(cfg)
+	require.ErrorContains(t, err, "costs.a: -0.1")
+	require.ErrorContains(t, err, "costs.b: NaN")
+	require.NotContains(t, err.Error(), "costs.c")
+}
+
 func TestRewardsAreShaped(t *testing.T) {
 	t.Parallel()
 	cfg := DefaultConfig()
