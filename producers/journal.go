@@ -59,7 +59,8 @@ type journal struct {
 	cfg     JournalConfig
 	store   JournalStore
 	metrics *Metrics
-	head    schemas.JournalRecord // the fields that every record has
+	head    schemas.JournalRecord // the fields that every record has; Basis is made when it is needed
+	ticket  *schemas.Ticket
 	// overtaken cuts the episode off: another producer has the ticket.
 	overtaken context.CancelCauseFunc
 	// life is that of the writes.
@@ -72,10 +73,11 @@ type journal struct {
 	began   time.Time
 	before  time.Duration // how long other producers have worked on the episode
 	pending schemas.JournalRecord
-	waiting int       // bytes of pending
-	written int       // bytes
-	number  int       // of the next record
-	wrote   time.Time // the last
+	later   []entryMaker // of a young episode: its entries are made with its first record
+	waiting int          // bytes of pending
+	written int          // bytes
+	number  int          // of the next record
+	wrote   time.Time    // the last
 	timer   *time.Timer
 	over    bool // nothing is written any more
 	past    *past
@@ -111,20 +113,41 @@ func (j *journal) timeBefore() time.Duration {
 	return j.before
 }
 
-// addEntries adds entries, which are written soon.
-func (j *journal) addEntries(contexts []schemas.JournalContext, calls []schemas.JournalCall) {
+// entryMaker adds entries to a record, and returns how many bytes they are. It is called with the journal's lock.
+type entryMaker func(record *schemas.JournalRecord) (bytes int)
+
+// addEntries adds entries, which are written soon. maker makes them now, or with the first record of the episode.
+func (j *journal) addEntries(maker entryMaker) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.over {
 		return
 	}
-	j.waiting += 32 * len(contexts)
-	for i := range calls {
-		j.waiting += calls[i].Size()
-	}
-	j.pending.Contexts = append(j.pending.Contexts, contexts...)
-	j.pending.Calls = append(j.pending.Calls, calls...)
+	j.addMade(maker)
 	j.scheduleFlush()
+}
+
+// addMade has entries be made. Most episodes of auto end before their first record, and their entries need not be made. The lock is held.
+func (j *journal) addMade(maker entryMaker) {
+	if j.isYoung() {
+		j.later = append(j.later, maker)
+		return
+	}
+	j.waiting += maker(&j.pending)
+}
+
+// isYoung is whether the episode may end without a record. The lock is held.
+func (j *journal) isYoung() bool { return j.cfg.Mode == JournalAuto && j.number == 0 }
+
+// makeLater makes the entries that are not made yet. The lock is held.
+func (j *journal) makeLater() {
+	for _, maker := range j.later {
+		j.waiting += maker(&j.pending)
+	}
+	j.later = nil
+	if j.waiting+j.written > j.cfg.MaxBytes {
+		j.giveUp(journalFull)
+	}
 }
 
 // scheduleFlush has what waits be written soon, or gives the journal up where it has no room for what waits. The lock is held.
@@ -145,7 +168,7 @@ func (j *journal) scheduleFlush() {
 func (j *journal) nextWait(now time.Time) time.Duration {
 	every := j.cfg.Every + j.cfg.Every*time.Duration(j.number)/recordsPerDoubling
 	wait := now.Truncate(every).Add(every).Sub(now)
-	if j.cfg.Mode == JournalAuto && j.number == 0 {
+	if j.isYoung() {
 		wait = max(wait, j.cfg.After-j.elapsed())
 	}
 	return wait
@@ -156,17 +179,17 @@ func (j *journal) nextWait(now time.Time) time.Duration {
 func (j *journal) hurryIdle() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	young := j.cfg.Mode == JournalAuto && j.number == 0 && j.elapsed() < j.cfg.After
+	young := j.isYoung() && j.elapsed() < j.cfg.After
 	if j.timer != nil && !young && time.Since(j.wrote) >= j.cfg.Every {
 		j.timer.Reset(0)
 	}
 }
 
-// hurryEntries has what waits be written now.
+// hurryEntries has what waits be written now, unless the episode may end without a record.
 func (j *journal) hurryEntries() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.timer != nil {
+	if j.timer != nil && !j.isYoung() {
 		j.timer.Reset(0)
 	}
 }
@@ -182,7 +205,7 @@ func (j *journal) giveUp(why string) {
 
 // stop ends the writing. The lock is held.
 func (j *journal) stop() {
-	j.over, j.pending, j.waiting = true, schemas.JournalRecord{}, 0
+	j.over, j.pending, j.later, j.waiting = true, schemas.JournalRecord{}, nil, 0
 	if j.timer != nil {
 		j.timer.Stop()
 		j.timer = nil
@@ -217,6 +240,7 @@ func (j *journal) nextRecord() (record *schemas.JournalRecord, more bool) {
 		j.timer.Stop()
 		j.timer = nil
 	}
+	j.makeLater()
 	p := &j.pending
 	if j.over || len(p.Contexts)+len(p.Samples)+len(p.Calls)+len(p.Notes) == 0 {
 		return nil, false
@@ -250,6 +274,9 @@ func (j *journal) nextRecord() (record *schemas.JournalRecord, more bool) {
 
 // newRecord makes the next record, which is empty. The lock is held.
 func (j *journal) newRecord() *schemas.JournalRecord {
+	if j.head.Basis == nil {
+		j.head.Basis = schemas.JournalBasis(j.ticket)
+	}
 	record := j.head
 	record.Number, record.Elapsed = j.number, j.elapsed()
 	j.number++
@@ -384,12 +411,14 @@ func (w *worker) openJournal(ctx context.Context, lease Lease, stands bool, canc
 		delivery = counts.Deliveries()
 	}
 	head := schemas.JournalRecord{
-		Run: ticket.Run, Ticket: ticket.ID, Basis: schemas.JournalBasis(ticket), Producer: w.cfg.Name, Delivery: max(1, delivery),
+		Run: ticket.Run, Ticket: ticket.ID, Producer: w.cfg.Name, Delivery: max(1, delivery),
 	}
 	j := newJournal(ctx, w.cfg.Journal, keeper.OpenJournal(ticket), head, cancel, w.metrics)
+	j.ticket = ticket
 	if delivery <= 1 && !stands {
 		return j, nil
 	}
+	j.head.Basis = schemas.JournalBasis(ticket)
 	return j, j.takeUp(ctx, lease)
 }
 

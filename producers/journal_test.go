@@ -448,14 +448,17 @@ func TestAJournalChangesNoTrajectory(t *testing.T) {
 	}
 }
 
-// The rule of auto: an episode that is shorter than journal.after, and calls no tool with an effect outside, writes nothing.
+// The rule of auto: an episode that is shorter than journal.after, and calls no tool with an effect outside, writes nothing. A tool that took
+// journal.every had it write.
 func TestAShortEpisodeWritesNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		env := journalEnvironment(t, newSeeded(time.Millisecond), 4, newCounted("look", producers.EffectsNone, 10*time.Millisecond))
-		led, _ := runKilled(t, journalTicket(secondSeed), env, producers.JournalAuto, nil, func(int) bool { return false })
-		require.Len(t, led.published, 1)
-		require.Zero(t, led.next)
-	})
+	for _, takes := range []time.Duration{10 * time.Millisecond, 120 * time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			env := journalEnvironment(t, newSeeded(time.Millisecond), 4, newCounted("look", producers.EffectsNone, takes))
+			led, _ := runKilled(t, journalTicket(secondSeed), env, producers.JournalAuto, nil, func(int) bool { return false })
+			require.Len(t, led.published, 1)
+			require.Zero(t, led.next)
+		})
+	}
 }
 
 func TestACallThatMayHaveHappenedEndsTheEpisode(t *testing.T) {

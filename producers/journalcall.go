@@ -31,7 +31,8 @@ const (
 // recordedCall is a call of a tool as the journal sees it.
 type recordedCall struct {
 	journal *journal
-	entry   schemas.JournalCall
+	call    ToolCall
+	entry   schemas.JournalCall // without its key
 	effects Effects
 	// again is what was recorded of a call that is made again in a new session; nil is nothing.
 	again *schemas.JournalCall
@@ -42,10 +43,9 @@ func (j *journal) beginCall(
 	ctx context.Context, tool Tool, call ToolCall, at callPlace, index int,
 ) (recorded *recordedCall, given *result) {
 	effects := EffectsOf(tool)
-	key := schemas.JournalCallKey(call.Name, call.Arguments)
-	known := j.takeCall(at, key)
-	recorded = &recordedCall{journal: j, effects: effects}
-	recorded.entry = schemas.JournalCall{Context: at.context, Place: at.place, Index: index, Key: key, State: schemas.JournalStarted}
+	known := j.takeCall(at, call)
+	recorded = &recordedCall{journal: j, call: call, effects: effects}
+	recorded.entry = schemas.JournalCall{Context: at.context, Place: at.place, Index: index, State: schemas.JournalStarted}
 	if known != nil {
 		recorded.entry.Index = known.Index
 		if given := recorded.settleKnown(known); given != nil {
@@ -54,7 +54,7 @@ func (j *journal) beginCall(
 	}
 	j.endInterruption()
 	if effects.isFenced() {
-		j.addEntries(nil, []schemas.JournalCall{recorded.entry})
+		j.addEntries(recorded.makeEntry(nil))
 		if err := j.flush(ctx); err != nil {
 			return recorded, &result{err: err, own: true}
 		}
@@ -88,12 +88,25 @@ func (c *recordedCall) settleKnown(known *schemas.JournalCall) *result {
 	return nil
 }
 
+// makeEntry is the maker of the call's entry as it is now, with what the tool said; nil is nothing.
+func (c *recordedCall) makeEntry(said *Observation) entryMaker {
+	entry, call := c.entry, c.call
+	return func(record *schemas.JournalRecord) int {
+		entry.Key = schemas.JournalCallKey(call.Name, call.Arguments)
+		if said != nil {
+			entry.Observation = EncodeObservation(*said)
+		}
+		record.Calls = append(record.Calls, entry)
+		return entry.Size()
+	}
+}
+
 // endCall records how a call ended, whose text is as the agent sees it. It returns the result as it is recorded.
 func (c *recordedCall) endCall(ctx context.Context, r result) result {
 	if errors.Is(r.err, ErrUnavailable) {
 		if c.effects.isFenced() && ctx.Err() == nil {
 			c.entry.State = schemas.JournalWithdrawn
-			c.journal.addEntries(nil, []schemas.JournalCall{c.entry})
+			c.journal.addEntries(c.makeEntry(nil))
 		}
 		return r
 	}
@@ -109,9 +122,9 @@ func (c *recordedCall) endCall(ctx context.Context, r result) result {
 		}
 		c.journal.metrics.journalCall(callDiffers)
 	}
-	c.entry.State, c.entry.Observation = schemas.JournalAnswered, EncodeObservation(r.said)
+	c.entry.State = schemas.JournalAnswered
 	c.entry.Duration, c.entry.Error, c.entry.Failed = r.call.Duration, r.call.Error, r.call.Failed
-	c.journal.addEntries(nil, []schemas.JournalCall{c.entry})
+	c.journal.addEntries(c.makeEntry(&r.said))
 	if c.effects.isFenced() || r.call.Duration >= c.journal.cfg.Every {
 		c.journal.hurryEntries() // a producer that dies before it is stored costs the episode, or the time of the call
 	}

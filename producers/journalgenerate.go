@@ -68,18 +68,26 @@ func joinResults(had, g *generate.Result) *generate.Result {
 // tokens of the first moment as sampled again: its dead producer may have had as many that it had not written.
 type sampleNoter struct {
 	journal *journal
+	request *schemas.GenerateRequest
 	agent   string
-	hash    *schemas.JournalRequestHash // with the tokens that are noted
-	noted   int                         // tokens
-	// piece is the place of the call's last sample among those that wait, of the record of a number.
-	piece, record int
+	noted   int // tokens
 	// again: tokens are counted as sampled again until the time.
 	again bool
 	until time.Time
+
+	// The journal's lock guards what follows. got is what has come of the call, without its Stop.
+	got   generate.Result
+	stop  schemas.GenerateStop
+	waits bool                        // entries are made later
+	made  int                         // tokens of which entries are made
+	hash  *schemas.JournalRequestHash // with these tokens; nil where no entry is made
+	// piece is the place of the call's last sample among the waiting samples, of the record of a number.
+	piece, record int
 }
 
+// newSampleNoter makes the noter of a request, whose tokens nobody changes.
 func newSampleNoter(j *journal, r *schemas.GenerateRequest, agent string) *sampleNoter {
-	return &sampleNoter{journal: j, agent: agent, hash: schemas.HashJournalRequest(r, agent), record: -1, again: j.endInterruption()}
+	return &sampleNoter{journal: j, request: r, agent: agent, record: -1, again: j.endInterruption()}
 }
 
 // noteProgress records the tokens so far.
@@ -90,11 +98,9 @@ func (n *sampleNoter) noteTokens(g *generate.Result, stop schemas.GenerateStop) 
 	if len(g.Tokens) == n.noted {
 		return // a Stop by itself follows from the tokens, or from the next request
 	}
-	at := n.noted
+	n.countAgain(len(g.Tokens) - n.noted)
 	n.noted = len(g.Tokens)
-	n.countAgain(n.noted - at)
-	n.journal.addTokens(n, schemas.JournalSample{Tokens: g.Tokens[at:], Logprobs: g.Logprobs[at:], Versions: g.Versions[at:], Stop: stop})
-	n.hash.AddTokens(g.Tokens[at:])
+	n.journal.addTokens(n, g, stop)
 }
 
 // countAgain counts new tokens as sampled again, where they are.
@@ -111,25 +117,39 @@ func (n *sampleNoter) countAgain(tokens int) {
 	}
 }
 
-// addTokens adds tokens of a call to those that wait: to the call's sample there, if it has one.
-func (j *journal) addTokens(n *sampleNoter, s schemas.JournalSample) {
+// addTokens adds the tokens of a call to the waiting entries.
+func (j *journal) addTokens(n *sampleNoter, g *generate.Result, stop schemas.GenerateStop) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.over {
 		return
 	}
-	p := &j.pending
-	if n.record != j.number || n.piece >= len(p.Samples) {
-		n.record, n.piece = j.number, len(p.Samples)
-		p.Samples = append(p.Samples, schemas.JournalSample{Key: n.hash.Key()})
-		j.waiting += p.Samples[n.piece].Size()
+	n.got, n.stop = *g, stop
+	if !n.waits {
+		n.waits = true
+		j.addMade(n.makeEntries)
 	}
-	have := &p.Samples[n.piece]
-	j.waiting -= have.Size()
-	have.Tokens, have.Logprobs = append(have.Tokens, s.Tokens...), append(have.Logprobs, s.Logprobs...)
-	have.Versions, have.Stop = append(have.Versions, s.Versions...), s.Stop
-	j.waiting += have.Size()
 	j.scheduleFlush()
+}
+
+// makeEntries adds the tokens without entries to the call's sample in the record that waits, or to a new sample.
+func (n *sampleNoter) makeEntries(p *schemas.JournalRecord) (bytes int) {
+	n.waits = false
+	if n.hash == nil {
+		n.hash = schemas.HashJournalRequest(n.request, n.agent)
+	}
+	if n.record != n.journal.number || n.piece >= len(p.Samples) {
+		n.record, n.piece = n.journal.number, len(p.Samples)
+		p.Samples = append(p.Samples, schemas.JournalSample{Key: n.hash.Key()})
+	} else {
+		bytes -= p.Samples[n.piece].Size()
+	}
+	have, g := &p.Samples[n.piece], &n.got
+	have.Tokens, have.Logprobs = append(have.Tokens, g.Tokens[n.made:]...), append(have.Logprobs, g.Logprobs[n.made:]...)
+	have.Versions, have.Stop = append(have.Versions, g.Versions[n.made:]...), n.stop
+	n.hash.AddTokens(g.Tokens[n.made:])
+	n.made = len(g.Tokens)
+	return bytes + have.Size()
 }
 
 // endInterruption notes that something is done anew, and reports whether it is the first since the episode was taken up.

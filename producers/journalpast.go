@@ -212,19 +212,26 @@ func (j *journal) numberContext(agent string, tokens []int32, opened int) int {
 	if j == nil || opened == 0 {
 		return opened
 	}
-	key := schemas.JournalContextKey(agent, tokens)
 	j.mu.Lock()
-	for i, c := range j.past.contexts {
-		if bytes.Equal(c.Key, key) {
-			j.past.contexts = slices.Delete(j.past.contexts, i, i+1)
-			j.mu.Unlock()
-			return c.Number
+	if len(j.past.contexts) > 0 {
+		key := schemas.JournalContextKey(agent, tokens)
+		for i, c := range j.past.contexts {
+			if bytes.Equal(c.Key, key) {
+				j.past.contexts = slices.Delete(j.past.contexts, i, i+1)
+				j.mu.Unlock()
+				return c.Number
+			}
 		}
 	}
 	number := max(opened, j.past.next)
 	j.past.next = number + 1
 	j.mu.Unlock()
-	j.addEntries([]schemas.JournalContext{{Number: number, Key: key}}, nil)
+	tokens = slices.Clone(tokens) // they are the agent's
+	j.addEntries(func(record *schemas.JournalRecord) int {
+		key := schemas.JournalContextKey(agent, tokens)
+		record.Contexts = append(record.Contexts, schemas.JournalContext{Number: number, Key: key})
+		return 32
+	})
 	return number
 }
 
@@ -245,7 +252,7 @@ func (j *journal) firstIndex(at callPlace, n, calls int) int {
 }
 
 // takeCall takes what is recorded of a call; nil where nothing is, or where another call was made in its place.
-func (j *journal) takeCall(at callPlace, key schemas.Bytes) *schemas.JournalCall {
+func (j *journal) takeCall(at callPlace, call ToolCall) *schemas.JournalCall {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	known, ok := j.past.calls[at]
@@ -253,7 +260,7 @@ func (j *journal) takeCall(at callPlace, key schemas.Bytes) *schemas.JournalCall
 		return nil
 	}
 	delete(j.past.calls, at)
-	if !bytes.Equal(known.Key, key) {
+	if !bytes.Equal(known.Key, schemas.JournalCallKey(call.Name, call.Arguments)) {
 		j.metrics.journalCall(callDiverged)
 		return nil
 	}
