@@ -14,6 +14,9 @@
 //	      ▲                                                                                             │
 //	      └── vouched tokens go out; a call that was cut goes on with the tokens so far ◄── check the answer
 //
+// A server with Weir's plugin ([Transferrer]) stages a version that lies in shared memory before the pause, and loads what it staged; where
+// it cannot, or that load fails, the folder is loaded.
+//
 // A version has a name at a server, its label, which is made anew by each Pool. So the label that a server answers with proves which
 // weights this Pool had it load; nobody else has the same. Tokens are given out when it is certain which version sampled them: the
 // answer has spans; or the label is the same before and after, and calls do not outlive a swap.
@@ -29,7 +32,8 @@
 // that fails or hangs: the version before is loaded again; where that fails too the server is unfit. A load that reports success under
 // another name, and a resume that is lost: the label is read back, and a token is sampled before calls are admitted. A folder stays while a
 // server starts with it, loads it or serves with it, whichever versions the other servers have; a folder that vanishes all the same is a
-// failed load. A version that every server refuses is reported to the follower, which offers it again.
+// failed load. A load from shared memory that fails half way is followed by the folder's, which is of every tensor. A version that every
+// server refuses is reported to the follower, which offers it again.
 //
 // The server's life. Dead, killed, frozen, out of memory, restarted by somebody else with other weights, replaced by another at the same
 // address, driven by another Weir: transport errors, stalls and a label that is not ours. Its answers since it was last known to be
