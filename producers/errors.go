@@ -12,6 +12,10 @@ import (
 // it: the ticket is tried again.
 var ErrUnavailable = errors.New("unavailable")
 
+// ErrMayHaveRun is returned, wrapped beside [ErrUnavailable], by a tool whose call went out and has no answer: nobody can say whether it
+// happened. With a journal, a call that may change something outside is then not made again, and its episode ends.
+var ErrMayHaveRun = errors.New("the call may have happened")
+
 // ErrPrompt is returned, wrapped, by the opening of a session when the prompt's data for the tool is at fault. Another try would fail
 // in the same way: the ticket is not tried again, and its sample is closed with the reason.
 var ErrPrompt = errors.New("the prompt's data are at fault")

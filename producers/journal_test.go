@@ -478,6 +478,52 @@ func TestACallThatMayHaveHappenedEndsTheEpisode(t *testing.T) {
 	})
 }
 
+// losesOnce is a tool whose first call ends with an error.
+type losesOnce struct {
+	*counted
+	err error
+}
+
+func (f *losesOnce) Call(ctx context.Context, c producers.Call) (producers.Observation, error) {
+	o, err := f.counted.Call(ctx, c)
+	if f.err != nil {
+		err, f.err = f.err, nil
+	}
+	return o, err
+}
+
+// Reader 11, finding 7: a call that was under way at a tool worker which died was made again, though nobody could say whether it had happened.
+func TestACallWhoseAnswerIsLostIsNotMadeAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		err           error
+		made          int
+		closed, whole int
+	}{
+		"it may have happened": {fmt.Errorf("%w: %w: the worker is lost", producers.ErrMayHaveRun, producers.ErrUnavailable), 1, 1, 0},
+		"it was refused":       {fmt.Errorf("%w: no worker", producers.ErrUnavailable), 2, 0, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tool := &losesOnce{newCounted("pay", producers.EffectsOutside, time.Second), c.err}
+				env := journalEnvironment(t, newSeeded(100*time.Millisecond), 5, tool)
+				led := newLedger(newStream())
+				led.left = 1
+				led.offer(journalTicket(secondSeed), 1)
+				p := startWith(t, journalConfig("p1", producers.JournalAuto), producers.Deps{Stream: led, Environments: map[string]producers.Environment{"t": env}})
+				<-led.idle
+				p.stop()
+				require.Len(t, led.closed, c.closed)
+				require.Len(t, led.published, c.whole)
+				most := 0
+				for _, n := range tool.calls {
+					most = max(most, n)
+				}
+				require.Equal(t, c.made, most)
+			})
+		})
+	}
+}
+
 // A tool with a session that does not say what it changes ends with its producer.
 func TestASessionThatIsLostEndsTheEpisode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -104,7 +104,7 @@ func (c *recordedCall) makeEntry(said *Observation) entryMaker {
 // endCall records how a call ended, whose text is as the agent sees it. It returns the result as it is recorded.
 func (c *recordedCall) endCall(ctx context.Context, r result) result {
 	if errors.Is(r.err, ErrUnavailable) {
-		if c.effects.isFenced() && ctx.Err() == nil {
+		if c.effects.isFenced() && ctx.Err() == nil && !errors.Is(r.err, ErrMayHaveRun) {
 			c.entry.State = schemas.JournalWithdrawn
 			c.journal.addEntries(c.makeEntry(nil))
 		}

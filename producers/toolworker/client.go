@@ -119,6 +119,7 @@ func (c *Client) receiveReply(m *nats.Msg) {
 // errLost is why a request has no reply.
 var (
 	errLost     = fmt.Errorf("%w: the tool worker is lost", producers.ErrUnavailable)
+	errUnusable = fmt.Errorf("%w: the reply of a tool worker cannot be used", producers.ErrUnavailable)
 	errNoWorker = fmt.Errorf("%w: no tool worker of the run answers", producers.ErrUnavailable)
 )
 
@@ -224,7 +225,7 @@ func (e *exchange) decodeReply(m *nats.Msg) (*schemas.ToolReply, error) {
 		err = fmt.Errorf("it is of worker %s", r.Worker)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: the reply of a tool worker cannot be used: %w", producers.ErrUnavailable, err)
+		return nil, fmt.Errorf("%w: %w", errUnusable, err)
 	}
 	return r, nil
 }

@@ -85,6 +85,8 @@ func (p placed) Call(ctx context.Context, call producers.Call) (producers.Observ
 	switch {
 	case errors.Is(err, streams.ErrTooLarge):
 		return producers.Observation{}, fmt.Errorf("the arguments have %d bytes, which is more than can be sent to a tool", len(call.Arguments))
+	case errors.Is(err, errLost), errors.Is(err, errUnusable):
+		return producers.Observation{}, fmt.Errorf("%w: %w", producers.ErrMayHaveRun, err)
 	case err != nil:
 		return producers.Observation{}, err
 	case r.Outcome == schemas.ToolPanicked:
@@ -93,7 +95,8 @@ func (p placed) Call(ctx context.Context, call producers.Call) (producers.Observ
 	case r.Outcome == schemas.ToolFailed:
 		return producers.Observation{}, errors.New(r.Error)
 	case r.Observation == nil:
-		return producers.Observation{}, fmt.Errorf("%w: tool worker %s answered a call without what the tool said", producers.ErrUnavailable, r.Worker)
+		return producers.Observation{}, fmt.Errorf("%w: %w: tool worker %s answered a call without what the tool said",
+			producers.ErrMayHaveRun, producers.ErrUnavailable, r.Worker)
 	}
 	return producers.DecodeObservation(r.Observation), nil
 }

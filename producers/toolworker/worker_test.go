@@ -295,6 +295,7 @@ func TestALostWorkerIsTheMachinerysFailure(t *testing.T) {
 	w.run.NATS().Close() // as a killed process does
 	err := <-failed
 	require.ErrorIs(t, err, producers.ErrUnavailable)
+	require.ErrorIs(t, err, producers.ErrMayHaveRun)
 	require.ErrorContains(t, err, "the tool worker is lost")
 	require.ErrorIs(t, <-w.ended, streams.ErrClosed)
 	w.ended <- nil
