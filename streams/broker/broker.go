@@ -79,6 +79,9 @@ func startLocked(ctx context.Context, config Config, lock *storeLock, log *slog.
 	b := &Broker{
 		config: config, own: own, lock: lock, log: newServerLog(log), stopping: make(chan struct{}), done: make(chan struct{}),
 	}
+	if err := checkDiskRoom(config.StoreDir); err != nil { // the server would refuse every write, or end with a panic
+		return nil, fmt.Errorf("%w: the disk of store_dir %q has no room: %w: free space on it, and start again", ErrFailed, config.StoreDir, err)
+	}
 	if err := b.startServer(ctx); err != nil {
 		return nil, err
 	}
@@ -117,6 +120,9 @@ func (b *Broker) startServer(ctx context.Context) error {
 	options, err := serverOptions(b.config)
 	if err != nil {
 		return err
+	}
+	if bound, err := storeBound(b.config.StoreDir); err == nil && b.config.MaxStoreBytes == 0 {
+		options.JetStreamMaxStore = bound
 	}
 	if err := sweepHalfMade(b.config.StoreDir, b.log.log); err != nil {
 		return fmt.Errorf("%w: look for streams that were not made whole: %w", ErrFailed, err)

@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -149,7 +151,7 @@ func (b *Broker) examineHealth(s *server.Server) error {
 	}
 	switch {
 	case status.Error == "":
-		return nil
+		return b.examineBound(s)
 	case isUnexamined(status.Error):
 		return b.Health()
 	case strings.Contains(status.Error, "write error"), !s.JetStreamEnabled():
@@ -157,6 +159,52 @@ func (b *Broker) examineHealth(s *server.Server) error {
 			errStoreFailed, status.Error, b.config.StoreDir)
 	}
 	return errors.New(status.Error)
+}
+
+// examineBound fails where the streams have used up the server's bound, which refuses every write. A bound that was taken from a fuller disk
+// is taken anew by another start.
+func (b *Broker) examineBound(s *server.Server) error {
+	j, err := s.Jsz(nil)
+	if err != nil || j.Config.MaxStore <= 0 || j.Store < uint64(j.Config.MaxStore) {
+		return nil //nolint:nilerr // a server that tells nothing has been examined
+	}
+	if b.config.MaxStoreBytes > 0 {
+		return fmt.Errorf("the streams hold %d bytes: max_store_bytes is %d", j.Store, b.config.MaxStoreBytes)
+	}
+	fault := fmt.Errorf("the streams hold %d bytes, which is all that the disk of store_dir %q had room for when the broker started: free space on it",
+		j.Store, b.config.StoreDir)
+	if bound, err := storeBound(b.config.StoreDir); err == nil && bound >= j.Config.MaxStore+roomNeeded {
+		return fmt.Errorf("%w: %w", errStoreFailed, fault)
+	}
+	return fault
+}
+
+// storeBound is what the streams of a store may hold: what they hold, and three quarters of what is free beside it.
+func storeBound(dir string) (int64, error) {
+	free, err := diskFree(dir)
+	if err != nil {
+		return 0, err
+	}
+	used := int64(0)
+	err = filepath.WalkDir(dir, func(_ string, f fs.DirEntry, err error) error {
+		if err != nil || f.IsDir() {
+			return ignoreGone(err)
+		}
+		info, err := f.Info()
+		if err == nil {
+			used += info.Size()
+		}
+		return ignoreGone(err)
+	})
+	return max(1, used+int64(free/4*3)), err
+}
+
+// ignoreGone is nil for a file that is gone: the server removes files meanwhile.
+func ignoreGone(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // isUnexamined says that a server looked at none of its listeners, though it calls itself not ready: it gives itself a millisecond for

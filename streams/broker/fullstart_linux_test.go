@@ -1,0 +1,123 @@
+package broker_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/weir-rl/weir/streams/broker"
+)
+
+// smallDisk is a folder on a disk of so many bytes.
+func smallDisk(t *testing.T, bytes string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size="+bytes); err != nil {
+		if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
+			t.Skipf("no disk of a size of its own can be mounted here: %v", err)
+		}
+		require.NoError(t, err)
+	}
+	t.Cleanup(func() { require.NoError(t, unix.Unmount(dir, unix.MNT_DETACH)) })
+	return dir
+}
+
+// diskBroker is a broker on a small disk, with a stream.
+type diskBroker struct {
+	*broker.Broker
+	js jetstream.JetStream
+}
+
+func startOnDisk(t *testing.T, dir string) (*diskBroker, error) {
+	t.Helper()
+	config := broker.DefaultConfig()
+	config.StoreDir, config.Listen = filepath.Join(dir, "store"), "127.0.0.1:0"
+	b, err := broker.Start(t.Context(), config, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return nil, err
+	}
+	t.Cleanup(b.Shutdown)
+	nc, err := nats.Connect(b.URL())
+	require.NoError(t, err)
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	require.NoError(t, err)
+	_, err = js.CreateOrUpdateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}})
+	return &diskBroker{b, js}, err
+}
+
+// store stores so many messages of half a megabyte.
+func (b *diskBroker) store(ctx context.Context, messages int) error {
+	for range messages {
+		if _, err := b.js.Publish(ctx, "s", make([]byte, 1<<19)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fill fills the disk but for so many bytes; the returned function empties it again.
+func fill(t *testing.T, dir string, left int) (empty func()) {
+	t.Helper()
+	var s unix.Statfs_t
+	require.NoError(t, unix.Statfs(dir, &s))
+	filler := filepath.Join(dir, "filler")
+	require.NoError(t, os.WriteFile(filler, bytes.Repeat([]byte{1}, int(s.Bavail)*int(s.Bsize)-left), 0o600)) //nolint:gosec // few megabytes
+	return func() { require.NoError(t, os.Remove(filler)) }
+}
+
+// Reader 11, findings 8 and 9: a broker that was started on a full disk ended with a panic of the server's, or refused every write for good,
+// also when there was room again, and nothing named the disk.
+func TestABrokerIsNotStartedOnAFullDisk(t *testing.T) {
+	dir := smallDisk(t, "64m")
+	b, err := startOnDisk(t, dir)
+	require.NoError(t, err)
+	require.NoError(t, b.store(t.Context(), 4))
+	b.Shutdown()
+	empty := fill(t, dir, 0)
+	_, err = startOnDisk(t, dir)
+	require.ErrorIs(t, err, broker.ErrFailed)
+	require.ErrorContains(t, err, "has no room: ")
+	require.ErrorContains(t, err, "free space on it, and start again")
+	empty()
+	b, err = startOnDisk(t, dir)
+	require.NoError(t, err)
+	require.NoError(t, b.store(t.Context(), 4))
+}
+
+// A broker whose streams hold most of the disk goes on after a start: by three quarters of the free space alone it refused every write.
+func TestABrokerWhoseStreamsHoldMostOfTheDiskGoesOnAfterAStart(t *testing.T) {
+	dir := smallDisk(t, "64m")
+	b, err := startOnDisk(t, dir)
+	require.NoError(t, err)
+	require.NoError(t, b.store(t.Context(), 70))
+	b.Shutdown()
+	b, err = startOnDisk(t, dir)
+	require.NoError(t, err)
+	require.NoError(t, b.store(t.Context(), 10))
+}
+
+// A broker that was started on a disk with little room takes more when there is more.
+func TestABrokerThatWasStartedOnAnAlmostFullDiskTakesMoreWhenThereIsRoom(t *testing.T) {
+	dir := smallDisk(t, "64m")
+	empty := fill(t, dir, 8<<20)
+	b, err := startOnDisk(t, dir)
+	require.NoError(t, err)
+	require.Error(t, b.store(t.Context(), 20), "the bound is from the start")
+	require.Eventually(t, func() bool { return b.Health() != nil }, 10*time.Second, 10*time.Millisecond)
+	require.ErrorContains(t, b.Health(), "free space on it")
+	empty()
+	require.Eventually(t, func() bool { return b.store(t.Context(), 1) == nil }, 30*time.Second, 100*time.Millisecond)
+	require.NoError(t, b.store(t.Context(), 20))
+	require.Eventually(t, func() bool { return b.Health() == nil }, 10*time.Second, 10*time.Millisecond)
+}
