@@ -179,7 +179,7 @@ func (b *Broker) examineBound(s *server.Server) error {
 	return fault
 }
 
-// storeBound is what the streams of a store may hold: what they hold, and three quarters of what is free beside it.
+// storeBound is how many bytes the streams of a store may hold: the bytes in it, and three quarters of the bytes that are free beside it.
 func storeBound(dir string) (int64, error) {
 	free, err := diskFree(dir)
 	if err != nil {
