@@ -21,6 +21,7 @@ type JournalStore interface {
 	Read(ctx context.Context) (records []*schemas.JournalRecord, stored time.Time, err error)
 	Append(ctx context.Context, record *schemas.JournalRecord) error
 	Replace(ctx context.Context, record *schemas.JournalRecord) error
+	Forbid(ctx context.Context) error
 	Written() bool
 }
 
@@ -85,6 +86,8 @@ type journal struct {
 	interrupted bool
 	// shutOut: a newer producer has the episode. givenUp: the writing ended before the episode. withdrawn: the stored part was ended.
 	shutOut, givenUp, withdrawn bool
+	// forbidden: the writing was given up, and the stored part says that nobody may go on with the episode, or begin it again.
+	forbidden bool
 	// fresh: as far as this producer knows nothing is recorded of the ticket.
 	fresh bool
 }

@@ -90,6 +90,15 @@ func (l *ledger) lose(ticket string, n int) {
 
 func (p *pages) Append(_ context.Context, r *schemas.JournalRecord) error { return p.write(r, false) }
 
+// Forbid sets the fence behind a record that there will never be.
+func (p *pages) Forbid(context.Context) error {
+	p.ledger.mu.Lock()
+	defer p.ledger.mu.Unlock()
+	p.ledger.next++
+	p.ledger.fences[p.ticket] = p.ledger.next
+	return nil
+}
+
 func (p *pages) Replace(_ context.Context, r *schemas.JournalRecord) error { return p.write(r, true) }
 
 func (p *pages) write(r *schemas.JournalRecord, all bool) error {

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams"
 )
 
 // Why an episode that was taken up ends: the journal does not show what its tools have done. Its sample is closed.
@@ -58,11 +59,30 @@ func (j *journal) beginCall(
 		if err := j.flush(ctx); err != nil {
 			return recorded, &result{err: err, own: true}
 		}
+		j.forbidRepeats(ctx)
 		if cause := context.Cause(ctx); cause != nil { // the episode is another producer's
 			return recorded, &result{err: cause, own: true}
 		}
 	}
 	return recorded, nil
+}
+
+// forbidRepeats has a call that no record tells of, since the writing was given up, not be made again by another producer. Where the broker
+// refuses that as well, the call goes out nevertheless.
+func (j *journal) forbidRepeats(ctx context.Context) {
+	select {
+	case <-j.writing:
+		defer func() { j.writing <- struct{}{} }()
+	case <-ctx.Done():
+		return
+	}
+	j.mu.Lock()
+	due := j.givenUp && !j.forbidden
+	j.forbidden = j.forbidden || due
+	j.mu.Unlock()
+	if due && errors.Is(j.store.Forbid(ctx), streams.ErrOvertaken) {
+		j.overtaken(errLeaseLost)
+	}
 }
 
 // settleKnown decides on a call of which something is recorded: nil is that it is made.

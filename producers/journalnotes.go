@@ -92,12 +92,12 @@ func (j *journal) withdraw(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	if !j.store.Written() {
+	j.mu.Lock()
+	record, forbidden := j.newRecord(), j.forbidden
+	j.mu.Unlock()
+	if forbidden || !j.store.Written() {
 		return nil
 	}
-	j.mu.Lock()
-	record := j.newRecord()
-	j.mu.Unlock()
 	record.Number = 0
 	err := j.store.Replace(ctx, record)
 	switch overtaken, _ := errors.AsType[*streams.OvertakenError](err); {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams"
 )
 
 // Invariant: a ticket that comes again after its trajectory was stored calls no tool again.
@@ -116,6 +118,8 @@ func TestInvariantLostRecordsMakeNoCallAgain(t *testing.T) {
 		seed, turns := rapid.Uint64().Draw(rt, "seed"), rapid.IntRange(1, 6).Draw(rt, "turns")
 		kills := rapid.SliceOfN(rapid.IntRange(1, 30), 1, 6).Draw(rt, "kills")
 		losses := rapid.SliceOfN(rapid.IntRange(0, 4), 6, 6).Draw(rt, "losses")
+		// The broker loses the journal under a producer that lives, at a record; the producer dies a while later.
+		gone, later := rapid.IntRange(0, 30).Draw(rt, "gone"), time.Duration(rapid.IntRange(0, 9).Draw(rt, "later"))*700*time.Millisecond
 		counted := rapid.Bool().Draw(rt, "deliveries are counted")
 		mode := rapid.SampledFrom([]string{producers.JournalOn, producers.JournalAuto}).Draw(rt, "mode")
 		synctest.Test(t, func(t *testing.T) {
@@ -130,9 +134,18 @@ func TestInvariantLostRecordsMakeNoCallAgain(t *testing.T) {
 					delivery = life
 				}
 				lease := kept.offer(ticket, delivery)
+				lose := sync.OnceFunc(lease.lose)
+				death := time.NewTimer(time.Hour)
 				kept.seen = func(r *schemas.JournalRecord, n int) {
-					if slices.Contains(kills, n) && r.Producer == fmt.Sprint("p", life) && !r.Ended {
-						lease.lose()
+					if r.Producer != fmt.Sprint("p", life) || r.Ended {
+						return
+					}
+					if slices.Contains(kills, n) {
+						lose()
+					}
+					if n == gone {
+						kept.refuse = streams.ErrJournalLost
+						death.Reset(later)
 					}
 				}
 				p := startWith(t, journalConfig(fmt.Sprint("p", life), mode), depsOn(kept, env))
@@ -140,9 +153,14 @@ func TestInvariantLostRecordsMakeNoCallAgain(t *testing.T) {
 				case <-kept.idle:
 					over = true
 				case <-lease.lost:
+				case <-death.C:
+					lose()
 				}
 				p.stop()
 				kept.lose(ticket.ID, losses[min(life, len(losses))-1])
+				kept.mu.Lock()
+				kept.refuse = nil
+				kept.mu.Unlock()
 			}
 			for call, n := range pay.calls {
 				require.Equal(t, 1, n, "a payment was made %d times: %s", n, call)

@@ -3,6 +3,7 @@ package streams
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -96,6 +97,29 @@ func (j *Journal) writeFence(ctx context.Context, record []byte) error {
 			return err
 		}
 	}
+}
+
+// Forbid has every reader find the journal short from now on, until Replace: a call goes out that no record tells of. It fails with
+// [ErrOvertaken] where another producer has the episode.
+func (j *Journal) Forbid(ctx context.Context) error {
+	if !j.hasFences() || j.run.topology.JournalMaxBytes == 0 {
+		return nil
+	}
+	fence := make([]byte, fenceBytes)
+	_, _ = rand.Read(fence) // never fails
+	err := j.tryFence(ctx, fence)
+	if !errors.Is(err, errFenceMoved) {
+		return err
+	}
+	e, err := j.run.readEntry(ctx, j.run.names.released, j.fenceKey())
+	switch {
+	case err != nil:
+		return fmt.Errorf("read the fence of a journal: %w", err)
+	case !bytes.Equal(e.value, fence):
+		return &OvertakenError{}
+	}
+	j.fence = e.revision // the attempt was carried out, and its answer was lost
+	return nil
 }
 
 // tryFence writes the fence over the known fence.

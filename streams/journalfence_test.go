@@ -79,6 +79,26 @@ func (b *agingBroker) keep() (old string, run *streams.Run) {
 // Invariant: a journal whose broker has lost a record after which a call went out is read as short, and nothing is called after it again.
 //
 // A broker that was killed within 0.3 s after it had confirmed the record had not written it: the call was made again.
+// A journal whose writer makes calls without records is short for the next producer, and a second writer is refused.
+func TestAForbiddenJournalIsShort(t *testing.T) {
+	run := streamtest.Open(t, streamtest.Conn(t))
+	ticket := streamtest.Ticket(1, 0)
+	j := run.Journal(ticket)
+	require.NoError(t, j.Append(t.Context(), newRecord(ticket, 1, 0)))
+	other := run.Journal(ticket)
+	_, _, err := other.Read(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, j.Forbid(t.Context()))
+	require.NoError(t, j.Forbid(t.Context()))
+	_, _, err = run.Journal(ticket).Read(t.Context())
+	require.ErrorIs(t, err, streams.ErrJournalShort)
+	require.ErrorIs(t, other.Forbid(t.Context()), streams.ErrOvertaken)
+	require.NoError(t, j.Replace(t.Context(), newRecord(ticket, 1, 0)))
+	records, _, err := run.Journal(ticket).Read(t.Context())
+	require.NoError(t, err, "it begins again")
+	require.Len(t, records, 1)
+}
+
 func TestInvariantALostRecordOfACallIsNoticed(t *testing.T) {
 	b := newAgingBroker(t)
 	ctx := t.Context()
