@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -198,12 +199,7 @@ func (n *naiveJournal) isShort() bool {
 	if n.must == 0 || n.ended {
 		return false
 	}
-	for _, number := range n.stored {
-		if number == n.must {
-			return false
-		}
-	}
-	return true
+	return !slices.Contains(n.stored, n.must)
 }
 
 // Whatever is appended, replaced, read, taken over, ended and lost: a journal is short where the last record of a call is missing, and then alone.
