@@ -17,7 +17,7 @@ import (
 // memoryDir is a folder in shared memory that goes with the test.
 func memoryDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/dev/shm", "weir-test-")
+	dir, err := os.MkdirTemp("/dev/shm", "weir-test-") //nolint:usetesting // in shared memory
 	if err != nil {
 		t.Skipf("no shared memory: %v", err)
 	}
