@@ -26,6 +26,8 @@ type Broker struct {
 	server atomic.Pointer[server.Server]
 	health atomic.Pointer[error]
 	lock   *storeLock
+	// reserve is how many bytes of the disk storeBound leaves free; 0 before the first start of the server.
+	reserve int64
 	// own is the admin's key of this process, nil where the key ring has the admin's seed, or there are no keys.
 	own      *ownKey
 	log      *serverLog
@@ -121,7 +123,7 @@ func (b *Broker) startServer(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if bound, err := storeBound(b.config.StoreDir); err == nil && b.config.MaxStoreBytes == 0 {
+	if bound, err := b.storeBound(); err == nil && b.config.MaxStoreBytes == 0 {
 		options.JetStreamMaxStore = bound
 	}
 	if err := sweepHalfMade(b.config.StoreDir, b.log.log); err != nil {

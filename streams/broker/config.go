@@ -29,7 +29,7 @@ type Config struct {
 	// MaxBufferedBytes bounds the bytes that a stream has received and not stored yet. Beyond it publishes are refused, and their
 	// senders try again.
 	MaxBufferedBytes int64 `koanf:"max_buffered_bytes"`
-	// MaxStoreBytes bounds the disk space of all streams; 0 leaves it to the disk: the bytes that they hold, and three quarters of the free bytes.
+	// MaxStoreBytes bounds the disk space of all streams; 0 leaves it to the disk: a quarter of the streams and the free space stays free, and half of the free space at most.
 	MaxStoreBytes int64 `koanf:"max_store_bytes"`
 	// TLS is required off loopback, unless AllowPlain is set.
 	TLS streams.TLSConfig `koanf:"tls"`

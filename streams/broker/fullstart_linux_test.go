@@ -107,6 +107,21 @@ func TestABrokerWhoseStreamsHoldMostOfTheDiskGoesOnAfterAStart(t *testing.T) {
 	require.NoError(t, b.store(t.Context(), 10))
 }
 
+// The review of 2026-11-28: streams that filled the bound had the server started again with a larger bound, until the disk was full.
+func TestStreamsThatFillTheBoundLeaveTheReserve(t *testing.T) {
+	dir := smallDisk(t, "64m")
+	b, err := startOnDisk(t, dir)
+	require.NoError(t, err)
+	require.Error(t, b.store(t.Context(), 120))
+	require.Eventually(t, func() bool { return b.Health() != nil }, 10*time.Second, 10*time.Millisecond)
+	require.NotContains(t, b.Health().Error(), "the store failed", "no other start has more room")
+	require.Error(t, b.store(t.Context(), 1))
+	b.Shutdown()
+	var s unix.Statfs_t
+	require.NoError(t, unix.Statfs(dir, &s))
+	require.InDelta(t, 16<<20, float64(s.Bavail)*float64(s.Bsize), 2<<20, "a quarter of the disk stays free")
+}
+
 // A broker that was started on a disk with little room takes more when there is more.
 func TestABrokerThatWasStartedOnAnAlmostFullDiskTakesMoreWhenThereIsRoom(t *testing.T) {
 	dir := smallDisk(t, "64m")

@@ -173,20 +173,22 @@ func (b *Broker) examineBound(s *server.Server) error {
 	}
 	fault := fmt.Errorf("the streams hold %d bytes, which is all that the disk of store_dir %q had room for when the broker started: free space on it",
 		j.Store, b.config.StoreDir)
-	if bound, err := storeBound(b.config.StoreDir); err == nil && bound >= j.Config.MaxStore+roomNeeded {
+	if bound, err := b.storeBound(); err == nil && bound >= j.Config.MaxStore+roomNeeded {
 		return fmt.Errorf("%w: %w", errStoreFailed, fault)
 	}
 	return fault
 }
 
-// storeBound is how many bytes the streams of a store may hold: the bytes in it, and three quarters of the bytes that are free beside it.
-func storeBound(dir string) (int64, error) {
-	free, err := diskFree(dir)
+// storeBound is how many bytes the streams of the store may hold: the bytes in it, and the bytes that are free beside it but for a reserve.
+// The reserve is a quarter of both at the first start of the server, and at most half of the free bytes, so that streams which fill the
+// bound leave the reserve as it was: the bound grows where others give bytes back, and then alone.
+func (b *Broker) storeBound() (int64, error) {
+	free, err := diskFree(b.config.StoreDir)
 	if err != nil {
 		return 0, err
 	}
 	used := int64(0)
-	err = filepath.WalkDir(dir, func(_ string, f fs.DirEntry, err error) error {
+	err = filepath.WalkDir(b.config.StoreDir, func(_ string, f fs.DirEntry, err error) error {
 		if err != nil || f.IsDir() {
 			return ignoreGone(err)
 		}
@@ -196,7 +198,10 @@ func storeBound(dir string) (int64, error) {
 		}
 		return ignoreGone(err)
 	})
-	return max(1, used+int64(free/4*3)), err
+	if b.reserve == 0 {
+		b.reserve = max(1, min((used+int64(free))/4, int64(free)/2))
+	}
+	return max(1, used+int64(free)-b.reserve), err
 }
 
 // ignoreGone is nil for a file that is gone: the server removes files meanwhile.
