@@ -118,7 +118,7 @@ func (f *Folder) Land(ctx context.Context, from WeightLoader, m *schemas.Manifes
 	}
 	if f.memory != nil {
 		err := f.landIn(ctx, f.memory.dir, at, from)
-		if !isFull(err) {
+		if !isLostPlace(err) {
 			return at.snapshot, err
 		}
 		f.memory.tell(m.Version, err)

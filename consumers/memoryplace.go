@@ -103,11 +103,14 @@ func (p *memoryPlace) leave() error {
 
 // tell logs that a version lands on disk.
 func (p *memoryPlace) tell(version int64, err error) {
-	p.log.Warn("a version lands on disk: there is no room in memory", "policy_version", version, "folder", p.dir, "err", err)
+	p.log.Warn("a version lands on disk: memory has no room for it, or no folder", "policy_version", version, "folder", p.dir, "err", err)
 }
 
-// isFull reports whether an error is that a file system has no room.
-func isFull(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
+// isLostPlace reports whether an error is that a file system has no room, or that the folder is gone: where a user logs out, some systems
+// remove his files in shared memory.
+func isLostPlace(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, os.ErrNotExist)
+}
 
 // OnDisk is the snapshot's folder where it lies on disk, and a copy there, which is made at the first call, where it lies in memory. The
 // snapshot must be held ([Snapshot.Hold]). Any goroutine may call it.

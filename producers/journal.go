@@ -373,10 +373,11 @@ func (j *journal) leaveRecord(ctx context.Context, ended bool) {
 		return
 	}
 	j.close()
-	if !j.store.Written() {
+	j.mu.Lock()
+	if !j.store.Written() && !j.forbidden {
+		j.mu.Unlock()
 		return
 	}
-	j.mu.Lock()
 	if !ended {
 		j.number = 0
 	}

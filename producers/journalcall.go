@@ -78,11 +78,17 @@ func (j *journal) forbidRepeats(ctx context.Context) {
 	}
 	j.mu.Lock()
 	due := j.givenUp && !j.forbidden
-	j.forbidden = j.forbidden || due
 	j.mu.Unlock()
-	if due && errors.Is(j.store.Forbid(ctx), streams.ErrOvertaken) {
+	if !due {
+		return
+	}
+	err := j.store.Forbid(ctx)
+	if errors.Is(err, streams.ErrOvertaken) {
 		j.overtaken(errLeaseLost)
 	}
+	j.mu.Lock()
+	j.forbidden = err == nil
+	j.mu.Unlock()
 }
 
 // settleKnown decides on a call of which something is recorded: nil is that it is made.

@@ -225,10 +225,36 @@ func (j *Journal) Replace(ctx context.Context, record *schemas.JournalRecord) er
 		header.Set(jetstream.MsgTTLHeader, journalEnded.String())
 	}
 	data, err := j.writeRecord(ctx, record, header)
+	if errors.Is(err, ErrJournalLost) && j.findEnd(ctx, record) {
+		data, err = j.writeRecord(ctx, record, header)
+	}
 	if err != nil {
 		return err
 	}
 	return j.settleFence(ctx, record, data)
+}
+
+// findEnd finds the newest record of a journal of which the broker has lost the records behind it. It reports whether the journal is empty,
+// or ends with a record of the producer and the delivery of another record.
+func (j *Journal) findEnd(ctx context.Context, like *schemas.JournalRecord) bool {
+	stream, err := j.run.js.Stream(ctx, j.run.names.journal)
+	if err != nil {
+		return false
+	}
+	m, err := stream.GetLastMsgForSubject(ctx, j.subject)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		j.last = 0
+		return true
+	}
+	if err != nil {
+		return false
+	}
+	newest, err := readRecord(m.Data, j.run.run)
+	if err != nil || newest.Producer != like.Producer || newest.Delivery != like.Delivery {
+		return false
+	}
+	j.last = m.Sequence
+	return true
 }
 
 // Written is whether the broker holds a record of the ticket, as far as this side knows.

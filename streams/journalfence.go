@@ -29,8 +29,9 @@ const (
 	fenceBytes = 16
 	// fenceKept is how long the fence of a journal that has ended is kept: the broker may lose the end of the journal in this time, too.
 	fenceKept = 10 * time.Second
-	// fencesAtOnce is how many fences are removed together.
+	// fencesAtOnce is how many fences are removed together, or fewer where the oldest has waited for fenceWaits.
 	fencesAtOnce = 16
+	fenceWaits   = time.Minute
 )
 
 // ErrJournalShort is returned when the broker has lost a record that tells of a call which may have had its effect.
@@ -198,14 +199,18 @@ func (f *endedFences) add(fence endedFence) {
 	f.ended = append(f.ended, fence)
 }
 
-// takeOld takes fences that ended before a time: fencesAtOnce of them, or none.
+// takeOld takes fences that ended before a time: fencesAtOnce of them, fewer where the oldest ended long before, or none.
 func (f *endedFences) takeOld(before time.Time) (old []endedFence) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.ended) < fencesAtOnce || !f.ended[fencesAtOnce-1].at.Before(before) {
+	n := 0
+	for n < min(len(f.ended), fencesAtOnce) && f.ended[n].at.Before(before) {
+		n++
+	}
+	if n == 0 || n < fencesAtOnce && before.Sub(f.ended[0].at) < fenceWaits {
 		return nil
 	}
-	old, f.ended = f.ended[:fencesAtOnce:fencesAtOnce], f.ended[fencesAtOnce:]
+	old, f.ended = f.ended[:n:n], f.ended[n:]
 	return old
 }
 

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -200,6 +201,31 @@ func (n *naiveJournal) isShort() bool {
 		return false
 	}
 	return !slices.Contains(n.stored, n.must)
+}
+
+// A producer that lives on while the broker loses its journal ends it nevertheless: no fence stays that would close a ticket of the same id.
+func TestAJournalThatTheBrokerLostIsEndedByItsProducer(t *testing.T) {
+	conn := streamtest.Conn(t)
+	run := streamtest.Open(t, conn)
+	ticket := streamtest.Ticket(1, 0)
+	j := run.Journal(ticket)
+	require.NoError(t, j.Append(t.Context(), newRecord(ticket, 1, 0)))
+	js, err := jetstream.New(run.NATS())
+	require.NoError(t, err)
+	for name := range js.StreamNames(t.Context()).Name() {
+		if strings.HasSuffix(name, "JOURNAL") {
+			stream, err := js.Stream(t.Context(), name)
+			require.NoError(t, err)
+			require.NoError(t, stream.Purge(t.Context()))
+		}
+	}
+	require.ErrorIs(t, j.Append(t.Context(), newRecord(ticket, 1, 1)), streams.ErrJournalLost)
+	require.NoError(t, j.Forbid(t.Context()))
+	require.NoError(t, j.Replace(t.Context(), newEnd(ticket, 1, 2)))
+	records, _, err := run.Journal(ticket).Read(t.Context())
+	require.NoError(t, err)
+	require.Len(t, records, 1)
+	require.True(t, records[0].Ended)
 }
 
 // Whatever is appended, replaced, read, taken over, ended and lost: a journal is short where the last record of a call is missing, and then alone.
