@@ -64,7 +64,7 @@ var unavailable = map[string]place{
 	"producers/toolserver.Sessions.enterSession":    {1, "room"}, "producers/toolserver.session.openTools": {1, "opening"},
 	"producers/toolworker.binding.findWorker": {1, "opening"}, "producers/toolworker.session.startTools": {1, "opening"},
 	"producers/toolworker.Client.pauseBeforeRetry": {1, "room"}, "producers/toolworker.binding.askSession": {1, "workers"},
-	"producers/toolworker.session.lookInside": {1, "workers"}, "producers/toolworker.var": {3, "workers"},
+	"producers/toolworker.session.lookInside": {1, "workers"}, "producers/toolworker.var": {4, "workers"},
 	"producers/toolworker.placed.Call":      {1, "workers"},
 	"producers/toolworker.Client.sessionOf": {1, "closed"}, "producers/toolworker.remoteWorkspace.Run": {1, "workers"},
 }

@@ -107,7 +107,7 @@ func (b *binding) findWorker(ctx context.Context) error {
 		}
 		pause := lookAgain
 		switch {
-		case err != nil && !errors.Is(err, errLost) && !errors.Is(err, errNoWorker):
+		case err != nil && !errors.Is(err, errLost) && !errors.Is(err, errUnreached) && !errors.Is(err, errNoWorker):
 			return err
 		case err == nil && r.Outcome == schemas.ToolBusy:
 			pause = r.RetryAfter

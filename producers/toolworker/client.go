@@ -118,9 +118,10 @@ func (c *Client) receiveReply(m *nats.Msg) {
 
 // errLost is why a request has no reply.
 var (
-	errLost     = fmt.Errorf("%w: the tool worker is lost", producers.ErrUnavailable)
-	errUnusable = fmt.Errorf("%w: the reply of a tool worker cannot be used", producers.ErrUnavailable)
-	errNoWorker = fmt.Errorf("%w: no tool worker of the run answers", producers.ErrUnavailable)
+	errLost      = fmt.Errorf("%w: the tool worker is lost", producers.ErrUnavailable)
+	errUnreached = fmt.Errorf("%w: the tool worker is gone", producers.ErrUnavailable) // and has got nothing of the request
+	errUnusable  = fmt.Errorf("%w: the reply of a tool worker cannot be used", producers.ErrUnavailable)
+	errNoWorker  = fmt.Errorf("%w: no tool worker of the run answers", producers.ErrUnavailable)
 )
 
 // exchangeRequest sends a request, to a worker or where worker is "" to any, and waits for its reply. It is sent again while the
@@ -156,6 +157,8 @@ type exchange struct {
 	reply  string
 	data   []byte
 	heard  time.Time // when the worker last sent something
+	// sent counts the messages of the request, refused those that the broker could not deliver.
+	sent, refused int
 }
 
 func (e *exchange) sendRequest() error {
@@ -164,6 +167,7 @@ func (e *exchange) sendRequest() error {
 	if e.worker != "" {
 		subject = workerSubject(subject, e.worker)
 	}
+	e.sent++
 	err := stream.NATS().PublishMsg(&nats.Msg{Subject: subject, Reply: e.reply, Data: e.data})
 	if err != nil && !streams.IsTransient(err) {
 		return fmt.Errorf("call a tool worker: %w", err)
@@ -183,8 +187,11 @@ func (e *exchange) waitReply(ctx context.Context, replies <-chan *nats.Msg) (*sc
 			return nil, fmt.Errorf("call a tool worker: %w", streams.ErrClosed)
 		case m := <-replies:
 			if len(m.Data) == 0 {
-				if m.Header.Get("Status") == "503" && e.worker == "" {
-					return nil, errNoWorker
+				if m.Header.Get("Status") == "503" {
+					e.refused++
+					if e.worker == "" {
+						return nil, errNoWorker
+					}
 				}
 				continue // a worker that has lost its broker for a while comes back
 			}
@@ -200,7 +207,11 @@ func (e *exchange) waitReply(ctx context.Context, replies <-chan *nats.Msg) (*sc
 			}
 			silent := time.Since(e.heard)
 			if silent >= c.opts.Lost || e.worker == "" && silent >= c.opts.Again {
-				return nil, fmt.Errorf("%w: %s said nothing for %s", errLost, e.worker, silent.Round(time.Millisecond))
+				lost := errLost
+				if e.refused >= e.sent {
+					lost = errUnreached
+				}
+				return nil, fmt.Errorf("%w: %s said nothing for %s", lost, e.worker, silent.Round(time.Millisecond))
 			}
 			if silent >= c.opts.Again {
 				if err := e.sendRequest(); err != nil {

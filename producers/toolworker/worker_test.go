@@ -299,6 +299,10 @@ func TestALostWorkerIsTheMachinerysFailure(t *testing.T) {
 	require.ErrorContains(t, err, "the tool worker is lost")
 	require.ErrorIs(t, <-w.ended, streams.ErrClosed)
 	w.ended <- nil
+	// A call that begins when the worker is gone reaches nobody.
+	_, err = tool.Call(t.Context(), producers.Call{Episode: "e"})
+	require.ErrorIs(t, err, producers.ErrUnavailable)
+	require.NotErrorIs(t, err, producers.ErrMayHaveRun)
 	require.Error(t, tool.(producers.SessionTool).Close(t.Context(), "e"), "it is counted as not closed")
 }
 

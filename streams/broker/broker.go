@@ -28,6 +28,8 @@ type Broker struct {
 	lock   *storeLock
 	// reserve is how many bytes of the disk storeBound leaves free; 0 before the first start of the server.
 	reserve int64
+	// full is whether the streams hold all that they may, as it was told.
+	full bool
 	// own is the admin's key of this process, nil where the key ring has the admin's seed, or there are no keys.
 	own      *ownKey
 	log      *serverLog

@@ -161,22 +161,23 @@ func (b *Broker) examineHealth(s *server.Server) error {
 	return errors.New(status.Error)
 }
 
-// examineBound fails where the streams have used up the server's bound, which refuses every write. A bound that was taken from a fuller disk
-// is taken anew by another start.
+// examineBound fails where the streams have used up the server's bound, which refuses every write, and another start has more room. Where
+// none has, it is told in the log alone: roles that free the streams must reach the broker.
 func (b *Broker) examineBound(s *server.Server) error {
 	j, err := s.Jsz(nil)
 	if err != nil || j.Config.MaxStore <= 0 || j.Store < uint64(j.Config.MaxStore) {
+		b.full = false
 		return nil //nolint:nilerr // a server that tells nothing has been examined
 	}
-	if b.config.MaxStoreBytes > 0 {
-		return fmt.Errorf("the streams hold %d bytes: max_store_bytes is %d", j.Store, b.config.MaxStoreBytes)
+	if bound, err := b.storeBound(); err == nil && b.config.MaxStoreBytes == 0 && bound >= j.Config.MaxStore+roomNeeded {
+		return fmt.Errorf("%w: the disk of store_dir %q has more room than when the server started", errStoreFailed, b.config.StoreDir)
 	}
-	fault := fmt.Errorf("the streams hold %d bytes, which is all that the disk of store_dir %q had room for when the broker started: free space on it",
-		j.Store, b.config.StoreDir)
-	if bound, err := b.storeBound(); err == nil && bound >= j.Config.MaxStore+roomNeeded {
-		return fmt.Errorf("%w: %w", errStoreFailed, fault)
+	if !b.full {
+		b.log.log.Error("the streams hold all that they may, and the broker refuses what it is sent: free space on the disk of store_dir, "+
+			"or raise max_store_bytes where it is set", "store", b.config.StoreDir, "bytes", j.Config.MaxStore)
 	}
-	return fault
+	b.full = true
+	return nil
 }
 
 // storeBound is how many bytes the streams of the store may hold: the bytes in it, and the bytes that are free beside it but for a reserve.
