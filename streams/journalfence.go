@@ -116,6 +116,9 @@ func (j *Journal) Forbid(ctx context.Context) error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("read the fence of a journal: %w", err)
+	case len(e.value) == 0: // it was too old, or its journal had ended
+		j.fence = e.revision
+		return j.tryFence(ctx, fence)
 	case !bytes.Equal(e.value, fence):
 		return &OvertakenError{}
 	}

@@ -78,9 +78,6 @@ func (b *agingBroker) keep() (old string, run *streams.Run) {
 	return old, b.start()
 }
 
-// Invariant: a journal whose broker has lost a record after which a call went out is read as short, and nothing is called after it again.
-//
-// A broker that was killed within 0.3 s after it had confirmed the record had not written it: the call was made again.
 // A journal whose writer makes calls without records is short for the next producer, and a second writer is refused.
 func TestAForbiddenJournalIsShort(t *testing.T) {
 	run := streamtest.Open(t, streamtest.Conn(t))
@@ -101,6 +98,9 @@ func TestAForbiddenJournalIsShort(t *testing.T) {
 	require.Len(t, records, 1)
 }
 
+// Invariant: a journal whose broker has lost a record after which a call went out is read as short, and nothing is called after it again.
+//
+// A broker that was killed within 0.3 s after it had confirmed the record had not written it: the call was made again.
 func TestInvariantALostRecordOfACallIsNoticed(t *testing.T) {
 	b := newAgingBroker(t)
 	ctx := t.Context()

@@ -18,7 +18,9 @@ const (
 	lookEvery = 2 * time.Second
 	// knockFor is how long an agent whose episode is on its way counts after its newest request: a client that tries again waits for 8 s at
 	// most. An episode that no agent has come for in unclaimedFor makes room meanwhile.
+	// An agent that has asked for as long as knockMost counts no more: its episode is with another producer, or nobody takes its ticket.
 	knockFor     = 10 * time.Second
+	knockMost    = 3 * time.Minute
 	unclaimedFor = time.Second
 )
 
@@ -33,12 +35,13 @@ type stay struct {
 	changed, gone chan struct{}
 	held          int
 	holdFor       time.Duration
-	// knocked is when an agent asked last whose episode is not here and may come; the zero time is never.
+	// knocked is when an agent asked last whose episode is not here and may come, the zero time is never; began is since when it asks, by key.
 	knocked time.Time
+	began   map[string]time.Time
 }
 
 func newStay() stay {
-	return stay{open: map[string]*Session{}, changed: make(chan struct{}), gone: make(chan struct{}), holdFor: holdFor}
+	return stay{open: map[string]*Session{}, began: map[string]time.Time{}, changed: make(chan struct{}), gone: make(chan struct{}), holdFor: holdFor}
 }
 
 // closeEpisode lets go of a session.
@@ -123,14 +126,14 @@ func (s *Server) awaitSession(r *http.Request) (*Session, error) {
 		if s.isOverElsewhere(r.Context(), key) {
 			return nil, errGone()
 		}
-		s.noteKnock()
+		s.noteKnock(key)
 		for held := true; wait != nil && held; {
 			select {
 			case <-look.C:
 				if s.isOverElsewhere(r.Context(), key) {
 					return nil, errGone()
 				}
-				s.noteKnock()
+				s.noteKnock(key)
 			case <-wait:
 				session, wait, err = s.findSession(key)
 			case <-timer.C:
@@ -166,11 +169,20 @@ func (s *Server) isOverElsewhere(ctx context.Context, key string) bool {
 	return err == nil && !on
 }
 
-// noteKnock notes that an agent asks whose episode is not here and may come.
-func (s *Server) noteKnock() {
+// noteKnock notes that the agent with a key asks, whose episode is not here and may come.
+func (s *Server) noteKnock(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.stay.knocked = time.Now()
+	now := time.Now()
+	if len(s.stay.began) > mostHeld {
+		clear(s.stay.began)
+	}
+	if _, known := s.stay.began[key]; !known {
+		s.stay.began[key] = now
+	}
+	if now.Sub(s.stay.began[key]) < knockMost {
+		s.stay.knocked = now
+	}
 }
 
 // agentsKnock reports whether agents ask whose episodes are not here and may come.
