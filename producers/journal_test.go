@@ -495,6 +495,8 @@ type losesOnce struct {
 
 func (f *losesOnce) Call(ctx context.Context, c producers.Call) (producers.Observation, error) {
 	o, err := f.counted.Call(ctx, c)
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if f.err != nil {
 		err, f.err = f.err, nil
 	}
