@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-rl/weir/schemas"
@@ -157,10 +156,10 @@ func TestRecordsThatCannotBeRead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ticket := streamtest.Ticket(2, len(name))
 			subject := fmt.Sprintf("weir.test.journal.%s.%d", ticket.Group, ticket.Sample)
-			require.NoError(t, run.NATS().PublishMsg(&nats.Msg{Subject: subject, Data: c.data}))
-			require.NoError(t, run.NATS().Flush())
+			_, err := run.NATS().Request(subject, c.data, 30*time.Second) // which is answered when it is stored
+			require.NoError(t, err)
 			j := run.Journal(ticket)
-			_, _, err := j.Read(t.Context())
+			_, _, err = j.Read(t.Context())
 			require.ErrorIs(t, err, c.want)
 			require.NoError(t, j.Replace(t.Context(), newRecord(ticket, 1, 0)), "the journal begins again")
 			records, _, err := run.Journal(ticket).Read(t.Context())
