@@ -13,7 +13,7 @@ var (
 	errUncertainCall = errors.New(
 		"a tool was being called when the episode's producer died, and the tool does not say that it may be called again")
 	errRecordLost = errors.New(
-		"the broker died with the newest records of the episode, and a tool was called after them that may not be called again")
+		"a record of the episode is missing, as where the broker died with it, and a tool was called after it that may not be called again")
 	errSessionLost = errors.New(
 		"a tool's session ended with the episode's producer, and the tool does not say that its calls bring it back")
 )

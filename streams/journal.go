@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -62,7 +61,7 @@ type Journal struct {
 
 // Journal is the journal of a ticket, which nobody has written to as far as this side knows: see [Journal.Read].
 func (r *Run) Journal(ticket *schemas.Ticket) *Journal {
-	return &Journal{run: r, subject: r.names.journalSubject(ticket.Group, ticket.Sample), ticketKey: ticketKey(ticket.Group, ticket.Sample)}
+	return &Journal{run: r, subject: r.names.journalSubject(ticket.Group, ticket.Sample), ticketKey: JournalName(ticket)}
 }
 
 // journalConfig is the configuration of the stream.
@@ -172,9 +171,7 @@ func readRecord(data []byte, run string) (*schemas.JournalRecord, error) {
 }
 
 // JournalName is the name of a ticket's journal within its run.
-func JournalName(ticket *schemas.Ticket) string { return journalName(ticket.Group, ticket.Sample) }
-
-func journalName(group string, sample int) string { return group + "." + strconv.Itoa(sample) }
+func JournalName(ticket *schemas.Ticket) string { return ticketKey(ticket.Group, ticket.Sample) }
 
 // JournalGoesOn reports whether a journal, by its JournalName, has records and no end: another producer may go on with its episode. The end
 // is forgotten after a while, as is the journal.

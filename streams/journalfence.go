@@ -35,7 +35,7 @@ const (
 )
 
 // ErrJournalShort is returned when the broker has lost a record that tells of a call which may have had its effect.
-var ErrJournalShort = errors.New("the broker has lost a record of the journal, after which a tool was called")
+var ErrJournalShort = errors.New("a record of the journal is missing, after which a tool was called")
 
 // errFenceMoved: the fence has moved since this side read or wrote it.
 var errFenceMoved = errors.New("the fence of the journal is another")

@@ -108,7 +108,7 @@ func (n names) releasedKey(ticket string) string {
 	return ticketKey(group, sample)
 }
 
-// ticketKey stands for a ticket in the keys of RELEASED.
+// ticketKey stands for a ticket in the keys of RELEASED and in the subject of its journal.
 func ticketKey(group string, sample int) string { return group + "." + strconv.Itoa(sample) }
 
 func (n names) trajectorySubjects() string { return n.subjectPrefix() + "trajectories.*.*" }
@@ -119,7 +119,7 @@ func (n names) eventSubject() string                 { return n.subjectPrefix() 
 
 // journalSubject has the records of a ticket.
 func (n names) journalSubject(group string, sample int) string {
-	return n.subjectPrefix() + "journal." + journalName(group, sample)
+	return n.subjectPrefix() + "journal." + ticketKey(group, sample)
 }
 func (n names) journalSubjects() string { return n.subjectPrefix() + "journal.*.*" }
 

@@ -203,7 +203,7 @@ var errDisk = errors.New("it does not lie in shared memory")
 
 // listStaged are the files of weights of a version's folder, which must lie in memory.
 func listStaged(dir string) ([]StagedFile, error) {
-	if !isInMemory(dir) {
+	if !consumers.InMemory(dir) {
 		return nil, fmt.Errorf("%s: %w", dir, errDisk)
 	}
 	entries, err := os.ReadDir(dir)

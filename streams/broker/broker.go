@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -83,8 +84,11 @@ func startLocked(ctx context.Context, config Config, lock *storeLock, log *slog.
 	b := &Broker{
 		config: config, own: own, lock: lock, log: newServerLog(log), stopping: make(chan struct{}), done: make(chan struct{}),
 	}
-	if err := checkDiskRoom(config.StoreDir); err != nil { // the server would refuse every write, or end with a panic
+	switch err := checkDiskRoom(config.StoreDir); { // without room the server would refuse every write, or end with a panic
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return nil, fmt.Errorf("%w: the disk of store_dir %q has no room: %w: free space on it, and start again", ErrFailed, config.StoreDir, err)
+	case err != nil:
+		return nil, fmt.Errorf("%w: store_dir %q cannot be written to: %w", ErrFailed, config.StoreDir, err)
 	}
 	if err := b.startServer(ctx); err != nil {
 		return nil, err
@@ -125,8 +129,10 @@ func (b *Broker) startServer(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if bound, err := b.storeBound(); err == nil && b.config.MaxStoreBytes == 0 {
-		options.JetStreamMaxStore = bound
+	if b.config.MaxStoreBytes == 0 {
+		if bound, err := b.storeBound(storedBytes(b.config.StoreDir)); err == nil { // else the server takes its own
+			options.JetStreamMaxStore = bound
+		}
 	}
 	if err := sweepHalfMade(b.config.StoreDir, b.log.log); err != nil {
 		return fmt.Errorf("%w: look for streams that were not made whole: %w", ErrFailed, err)

@@ -29,7 +29,8 @@ type Config struct {
 	// MaxBufferedBytes bounds the bytes that a stream has received and not stored yet. Beyond it publishes are refused, and their
 	// senders try again.
 	MaxBufferedBytes int64 `koanf:"max_buffered_bytes"`
-	// MaxStoreBytes bounds the disk space of all streams; 0 leaves it to the disk: a quarter of the streams and the free space stays free, and half of the free space at most.
+	// MaxStoreBytes bounds the disk space of all streams; 0 takes the bound from the disk when the broker starts: the streams and the free
+	// space, less a quarter of both and at most half of the free space.
 	MaxStoreBytes int64 `koanf:"max_store_bytes"`
 	// TLS is required off loopback, unless AllowPlain is set.
 	TLS streams.TLSConfig `koanf:"tls"`

@@ -169,7 +169,8 @@ func (b *Broker) examineBound(s *server.Server) error {
 		b.full = false
 		return nil //nolint:nilerr // a server that tells nothing has been examined
 	}
-	if bound, err := b.storeBound(); err == nil && b.config.MaxStoreBytes == 0 && bound >= j.Config.MaxStore+roomNeeded {
+	used := int64(j.Store) //nolint:gosec // bytes of a disk
+	if bound, err := b.storeBound(used); err == nil && b.config.MaxStoreBytes == 0 && bound >= j.Config.MaxStore+roomNeeded {
 		return fmt.Errorf("%w: the disk of store_dir %q has more room than when the server started", errStoreFailed, b.config.StoreDir)
 	}
 	if !b.full {
@@ -180,37 +181,32 @@ func (b *Broker) examineBound(s *server.Server) error {
 	return nil
 }
 
-// storeBound is how many bytes the streams of the store may hold: the bytes in it, and the bytes that are free beside it but for a reserve.
-// The reserve is a quarter of both at the first start of the server, and at most half of the free bytes, so that streams which fill the
-// bound leave the reserve as it was: the bound grows where others give bytes back, and then alone.
-func (b *Broker) storeBound() (int64, error) {
+// storeBound is how many bytes the streams may hold that hold so many: these, and the bytes that are free beside them but for a reserve. The
+// reserve is a quarter of both at the first start of the server, and at most half of the free bytes, so that streams which fill the bound
+// leave the reserve as it was: the bound grows where others give bytes back, and then alone.
+func (b *Broker) storeBound(used int64) (int64, error) {
 	free, err := diskFree(b.config.StoreDir)
 	if err != nil {
 		return 0, err
 	}
-	used := int64(0)
-	err = filepath.WalkDir(b.config.StoreDir, func(_ string, f fs.DirEntry, err error) error {
-		if err != nil || f.IsDir() {
-			return ignoreGone(err)
-		}
-		info, err := f.Info()
-		if err == nil {
-			used += info.Size()
-		}
-		return ignoreGone(err)
-	})
 	if b.reserve == 0 {
 		b.reserve = max(1, min((used+int64(free))/4, int64(free)/2))
 	}
-	return max(1, used+int64(free)-b.reserve), err
+	return max(1, used+int64(free)-b.reserve), nil
 }
 
-// ignoreGone is nil for a file that is gone: the server removes files meanwhile.
-func ignoreGone(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
+// storedBytes is how many bytes the files of a store have. A file that cannot be read is no stream's.
+func storedBytes(dir string) (sum int64) {
+	_ = filepath.WalkDir(dir, func(_ string, f fs.DirEntry, err error) error {
+		if err != nil || f.IsDir() {
+			return nil //nolint:nilerr // it is passed over
+		}
+		if info, err := f.Info(); err == nil {
+			sum += info.Size()
+		}
 		return nil
-	}
-	return err
+	})
+	return sum
 }
 
 // isUnexamined says that a server looked at none of its listeners, though it calls itself not ready: it gives itself a millisecond for
