@@ -107,8 +107,8 @@ func (r *Run) openJournal(ctx context.Context) error {
 }
 
 // Read returns the records of the journal, oldest first; none where there is no journal. Records that this build cannot read fail with the
-// errors of [schemas.Unmarshal] or Validate; the next record may then be written by Replace. It fails with [ErrJournalShort] where a record
-// is missing after which a call went out.
+// errors of [schemas.Unmarshal] or Validate; the next record may then be written by Replace. It fails with [ErrJournalShort] where a call
+// went out, and any record of the episode is missing or cannot be read.
 func (j *Journal) Read(ctx context.Context) (records []*schemas.JournalRecord, stored time.Time, err error) {
 	if j.run.topology.JournalMaxBytes == 0 {
 		return nil, time.Time{}, errNoJournal
@@ -134,8 +134,23 @@ func (j *Journal) Read(ctx context.Context) (records []*schemas.JournalRecord, s
 		return nil, stored, errors.Join(ErrJournalShort, err)
 	case err != nil:
 		return nil, stored, err
+	case check.stands() && (unreadable != nil || hasGap(records)):
+		return nil, stored, errors.Join(ErrJournalShort, unreadable)
 	}
 	return records, stored, unreadable
+}
+
+// hasGap is whether a record is missing between the records of the newest episode, or before them.
+func hasGap(records []*schemas.JournalRecord) bool {
+	next := 0
+	gap := false
+	for _, r := range records {
+		gap = gap || r.Number != next
+		if next = r.Number + 1; r.Ended {
+			next, gap = 0, false
+		}
+	}
+	return gap
 }
 
 // readRecords calls see with the stored records of the ticket, oldest first.

@@ -165,6 +165,13 @@ func TestRecordsThatCannotBeRead(t *testing.T) {
 			records, _, err := run.Journal(ticket).Read(t.Context())
 			require.NoError(t, err)
 			require.Len(t, records, 1)
+
+			require.NoError(t, j.Append(t.Context(), newCallRecord(ticket, 1, 1)))
+			_, err = run.NATS().Request(subject, c.data, 30*time.Second)
+			require.NoError(t, err)
+			_, _, err = run.Journal(ticket).Read(t.Context())
+			require.ErrorIs(t, err, streams.ErrJournalShort, "a call went out: the episode does not begin again")
+			require.ErrorIs(t, err, c.want)
 		})
 	}
 }

@@ -65,7 +65,11 @@ func tellsOfCall(record *schemas.JournalRecord) bool {
 type fenceCheck struct {
 	fence entry
 	found bool
+	ended bool // the episode that the fence is of has ended
 }
+
+// stands is whether a call of an episode that has not ended went out.
+func (c *fenceCheck) stands() bool { return len(c.fence.value) == fenceBytes && !c.ended }
 
 // readFence reads the fence of the ticket. A run without the bucket has none.
 func (j *Journal) readFence(ctx context.Context) (*fenceCheck, error) {
@@ -81,7 +85,8 @@ func (j *Journal) readFence(ctx context.Context) (*fenceCheck, error) {
 
 // see looks at a stored record; r is nil where it cannot be read. An end that is newer than the fence stands for all records before it.
 func (c *fenceCheck) see(m seam.Message, r *schemas.JournalRecord) {
-	c.found = c.found || bytes.Equal(c.fence.value, hashRecord(m.Data)) || r != nil && r.Ended && !m.At.Before(c.fence.stored)
+	c.ended = c.ended || r != nil && r.Ended && !m.At.Before(c.fence.stored)
+	c.found = c.found || c.ended || bytes.Equal(c.fence.value, hashRecord(m.Data))
 }
 
 // writeFence has the journal be short where a record is lost that is stored now.

@@ -80,28 +80,42 @@ func (s *Session) awaitAnswer(ctx context.Context, a *asking) (answered, again b
 		return true, false
 	}
 	if a.waiting--; a.waiting == 0 && left {
-		s.withdrawn = a.done
+		if a.reply == nil && a.err == nil {
+			s.withdrawn[a] = struct{}{} // until it is settled
+		}
 		a.cancel() // nobody is left to read it
 	}
 	return false, !left && errors.Is(a.err, context.Canceled) && s.alive.Err() == nil
 }
 
-// awaitWithdrawn waits, where a request may go on in a context that another samples in, until the newest request whose client left has left
-// its context: the client may have come again.
+// awaitWithdrawn waits, where a request may go on in a context that another samples in, until the requests whose clients left have left
+// their contexts: the client may have come again.
 func (s *Session) awaitWithdrawn(ctx context.Context, r *request) error {
+	for {
+		withdrawn := s.findWithdrawn(r)
+		if withdrawn == nil {
+			return nil
+		}
+		select {
+		case <-withdrawn.done:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// findWithdrawn returns a request whose clients left and which samples still, if the request r may go on in a context that is sampled in;
+// else nil.
+func (s *Session) findWithdrawn(r *request) *asking {
 	s.mu.Lock()
-	withdrawn := s.withdrawn
-	waits := withdrawn != nil && slices.ContainsFunc(s.threads, func(t *thread) bool { return t.busy && t.begins(r) })
-	s.mu.Unlock()
-	if !waits {
+	defer s.mu.Unlock()
+	if !slices.ContainsFunc(s.threads, func(t *thread) bool { return t.busy && t.begins(r) }) {
 		return nil
 	}
-	select {
-	case <-withdrawn:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	for a := range s.withdrawn {
+		return a
 	}
+	return nil
 }
 
 // noteDelivery notes whether an answer reached its client.

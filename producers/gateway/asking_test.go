@@ -219,3 +219,28 @@ func TestClientsAgainstANaiveModel(t *testing.T) {
 		}
 	})
 }
+
+// A client asks, leaves and comes again twice before the policy has let go of either request: the third request is sampled behind both.
+func TestARequestWaitsForAllThatWereWithdrawnBeforeIt(t *testing.T) {
+	h := open(t, counting())
+	s := h.session
+	ask := func(count string) *request {
+		return &request{messages: []chat.Message{{Role: chat.User, Content: count}}}
+	}
+	first, second := &asking{done: make(chan struct{})}, &asking{done: make(chan struct{})}
+	s.threads = append(s.threads, &thread{busy: true, messages: ask("1").messages})
+	s.withdrawn[first], s.withdrawn[second] = struct{}{}, struct{}{}
+	settle := func(a *asking) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.withdrawn, a)
+		close(a.done)
+	}
+	require.NoError(t, s.awaitWithdrawn(t.Context(), ask("2")), "another conversation waits for nobody")
+	settle(second)
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	require.ErrorIs(t, s.awaitWithdrawn(gone, ask("1")), context.Canceled, "the earlier request is not settled")
+	settle(first)
+	require.NoError(t, s.awaitWithdrawn(t.Context(), ask("1")))
+}

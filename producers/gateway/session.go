@@ -59,8 +59,8 @@ type Session struct {
 	// stored has requests with the reply at the end of their messages, by the reply's id: for requests that name the id and not the messages.
 	stored  map[string]*request
 	givenUp []givenUp // the newest requests whose clients left, the oldest first
-	// withdrawn is closed when the newest request whose last client left samples no more; nil is that none left.
-	withdrawn <-chan struct{}
+	// withdrawn has the requests whose last client left, and which sample still.
+	withdrawn map[*asking]struct{}
 	replies   int
 	stop      schemas.StopReason // the limit that refused the last request; "" is none
 	refused   int                // requests in a row that a limit refused
@@ -111,7 +111,8 @@ func newSession(ctx context.Context, s Speaker, r Recorder, most int) *Session {
 	alive, end := context.WithCancelCause(ctx)
 	return &Session{
 		secret: hex.EncodeToString(secret), speaker: s, recorder: r, most: most, alive: alive, end: end, late: newLateRequests(r),
-		asked: map[[sha256.Size]byte][]*asking{}, stored: map[string]*request{}, ended: make(chan struct{}), touched: time.Now(),
+		asked: map[[sha256.Size]byte][]*asking{}, stored: map[string]*request{},
+		withdrawn: map[*asking]struct{}{}, ended: make(chan struct{}), touched: time.Now(),
 		large: make(chan struct{}, mostLargeOfSession),
 	}
 }
@@ -148,6 +149,7 @@ func (s *Session) settleRequest(t *thread, r *request, a *asking, got *reply, er
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer close(a.done)
+	delete(s.withdrawn, a)
 	s.running--
 	a.reply, a.err = got, err
 	if t != nil {

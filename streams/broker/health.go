@@ -225,9 +225,9 @@ func (a *healthAnswer) Header() http.Header         { return a.header }
 func (a *healthAnswer) Write(p []byte) (int, error) { return a.body.Write(p) }
 func (a *healthAnswer) WriteHeader(int)             {}
 
-// checkDiskRoom writes, syncs and removes a file of roomNeeded bytes.
+// checkDiskRoom writes, syncs and removes a file of roomNeeded bytes. A process that is killed meanwhile leaves the file to the next look.
 func checkDiskRoom(dir string) (err error) {
-	f, err := os.CreateTemp(dir, ".room-*")
+	f, err := os.Create(filepath.Join(dir, ".room"))
 	if err != nil {
 		return err
 	}
