@@ -27,7 +27,7 @@ type Broker struct {
 	server atomic.Pointer[server.Server]
 	health atomic.Pointer[error]
 	lock   *storeLock
-	// reserve is how many bytes of the disk storeBound leaves free; 0 before the first start of the server.
+	// reserve is how many bytes of the disk the last start of the server left free; 0 has the next start take it from the disk alone.
 	reserve int64
 	// full is whether the streams hold all that they may, as it was told.
 	full bool
@@ -130,8 +130,8 @@ func (b *Broker) startServer(ctx context.Context) error {
 		return err
 	}
 	if b.config.MaxStoreBytes == 0 {
-		if bound, err := b.storeBound(storedBytes(b.config.StoreDir)); err == nil { // else the server takes its own
-			options.JetStreamMaxStore = bound
+		if bound, reserve, err := b.storeBound(storedBytes(b.config.StoreDir)); err == nil { // else the server takes its own
+			options.JetStreamMaxStore, b.reserve = bound, reserve
 		}
 	}
 	if err := sweepHalfMade(b.config.StoreDir, b.log.log); err != nil {

@@ -160,3 +160,20 @@ func TestABrokerThatWasStartedOnAnAlmostFullDiskTakesMoreWhenThereIsRoom(t *test
 	require.NoError(t, b.store(t.Context(), 20))
 	require.Eventually(t, func() bool { return b.Health() == nil }, 10*time.Second, 10*time.Millisecond)
 }
+
+// Reader 12, finding 12b.2: a broker whose disk was full, and of which others gave a part back, was started again with a bound of a byte, and
+// refused every write for good.
+func TestABrokerOnADiskThatIsPartlyFreedStoresAgain(t *testing.T) {
+	dir := smallDisk(t, "64m")
+	b, err := startOnDisk(t, dir)
+	require.NoError(t, err)
+	require.NoError(t, b.store(t.Context(), 2))
+	empty := fill(t, dir, 0)
+	require.Error(t, b.store(t.Context(), 4))
+	require.Eventually(t, func() bool { return b.Health() != nil }, 10*time.Second, 10*time.Millisecond)
+	empty()
+	fill(t, dir, 14<<20)
+	require.Eventually(t, func() bool { return b.store(t.Context(), 1) == nil }, 30*time.Second, 100*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(b.told.String(), "stores what it is sent again") }, 10*time.Second, 10*time.Millisecond)
+	require.NoError(t, b.store(t.Context(), 8), "half of what is free is the streams'")
+}

@@ -126,7 +126,7 @@ func (b *Broker) noteHealth(err error) {
 	switch {
 	case err != nil && (before == nil || before.Error() != err.Error()):
 		b.log.log.Error("the broker does not store what it is sent", "err", err)
-	case err == nil && before != nil:
+	case err == nil && before != nil && !b.full:
 		b.log.log.Info("the broker stores what it is sent again")
 	}
 }
@@ -155,6 +155,7 @@ func (b *Broker) examineHealth(s *server.Server) error {
 	case isUnexamined(status.Error):
 		return b.Health()
 	case strings.Contains(status.Error, "write error"), !s.JetStreamEnabled():
+		b.reserve = 0 // others filled the disk, and what they give back may be less than the reserve was
 		return fmt.Errorf("%w: %s: free space on the disk of store_dir %q; the broker starts again by itself when there is room",
 			errStoreFailed, status.Error, b.config.StoreDir)
 	}
@@ -170,7 +171,7 @@ func (b *Broker) examineBound(s *server.Server) error {
 		return nil //nolint:nilerr // a server that tells nothing has been examined
 	}
 	used := int64(j.Store) //nolint:gosec // bytes of a disk
-	if bound, err := b.storeBound(used); err == nil && b.config.MaxStoreBytes == 0 && bound >= j.Config.MaxStore+roomNeeded {
+	if bound, _, err := b.storeBound(used); err == nil && b.config.MaxStoreBytes == 0 && bound >= j.Config.MaxStore+roomNeeded {
 		return fmt.Errorf("%w: the disk of store_dir %q has more room than when the server started", errStoreFailed, b.config.StoreDir)
 	}
 	if !b.full {
@@ -182,17 +183,20 @@ func (b *Broker) examineBound(s *server.Server) error {
 }
 
 // storeBound is how many bytes the streams may hold that hold so many: these, and the bytes that are free beside them but for a reserve. The
-// reserve is a quarter of both at the first start of the server, and at most half of the free bytes, so that streams which fill the bound
-// leave the reserve as it was: the bound grows where others give bytes back, and then alone.
-func (b *Broker) storeBound(used int64) (int64, error) {
-	free, err := diskFree(b.config.StoreDir)
+// reserve is a quarter of both, and at most half of the free bytes. While the disk does not fill up, the reserve never shrinks from start to
+// start, so that streams which fill the bound leave it as it was: bound and reserve grow where others give bytes back, and then alone.
+func (b *Broker) storeBound(used int64) (bound, reserve int64, err error) {
+	left, err := diskFree(b.config.StoreDir)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	if b.reserve == 0 {
-		b.reserve = max(1, min((used+int64(free))/4, int64(free)/2))
+	free := int64(left) //nolint:gosec // bytes of a disk
+	quarter := (used + free) / 4
+	reserve = min(quarter, free/2)
+	if b.reserve > 0 {
+		reserve = max(b.reserve, min(quarter, (b.reserve+free)/2))
 	}
-	return max(1, used+int64(free)-b.reserve), nil
+	return max(1, used+free-reserve), max(1, reserve), nil
 }
 
 // storedBytes is how many bytes the files of a store have. A file that cannot be read is no stream's.
