@@ -56,39 +56,21 @@ type moment struct {
 
 // scriptEpisode scripts an episode about a book. An episode that did not note the rule takes any entry.
 func (c DemoConfig) scriptEpisode(rng *rand.Rand, b book, colours []string) []moment {
-	notes, known := "", ""
+	known, notes := c.drawNote(rng, b, colours)
 	out := []moment{{cell: ruling}}
 	begin := "s = 0 ; turn ( )"
-	if rng.Float64() < c.Note {
-		known = b.Rule
-		if rng.Float64() < c.WrongNote {
-			known = colours[rng.IntN(len(colours))]
-		}
-		begin = fmt.Sprintf("notepad . add_facts ( %s ) ; %s", known, begin)
-		notes = "facts:\n- " + known
+	if known != "" {
+		begin = noting(known) + " ; " + begin
 	}
 	summary := c.drawSummary(rng, b, colours)
 	if known == "" {
 		known = summary
 	}
 	out = append(out, moment{before: []tasks.Step{{Arguments: ruling, Result: ruleText(b.Rule)}}, cell: begin, sumUp: summary})
-	// The context has no room for another turn then: each later cell sees the task, the notes and the newest output alone.
-	after := func(output string) []tasks.Step { return []tasks.Step{{Result: output}} }
-	apart, last := rng.Float64() < c.Apart, len(b.Pages)
-	if rng.Float64() < c.Early {
-		last = 1 + rng.IntN(len(b.Pages))
-	}
+	apart := rng.Float64() < c.Apart
+	last := c.drawLast(rng, b)
 	for i, page := range b.Pages[:last] {
-		row := -1
-		for k, e := range page {
-			if e.Colour == known {
-				row = k
-			}
-		}
-		if row < 0 || rng.Float64() < c.WrongRow {
-			row = rng.IntN(len(page))
-		}
-		cell := fmt.Sprintf("s = s + %s ( %s )", rowName, page[row].Colour)
+		cell := fmt.Sprintf("s = s + %s ( %s )", rowName, c.drawEntry(rng, page, known).Colour)
 		stops := i == last-1 && last < len(b.Pages) // submits without having seen that there are no more
 		seen := moment{notes: notes, before: after(pageText(page)), cell: cell, summary: summary}
 		switch {
@@ -115,6 +97,43 @@ func (c DemoConfig) scriptEpisode(rng *rand.Rand, b book, colours []string) []mo
 	return append(out, moment{notes: notes, before: end, cell: "submit ( s )", summary: summary})
 }
 
+// after is a context that was trimmed: each cell sees the task, the notes and the newest output alone.
+func after(output string) []tasks.Step { return []tasks.Step{{Result: output}} }
+
+// drawNote draws the colour that an episode notes, and its notepad; "" notes none.
+func (c DemoConfig) drawNote(rng *rand.Rand, b book, colours []string) (known, notes string) {
+	if rng.Float64() >= c.Note {
+		return "", ""
+	}
+	known = b.Rule
+	if rng.Float64() < c.WrongNote {
+		known = colours[rng.IntN(len(colours))]
+	}
+	return known, "facts:\n- " + known
+}
+
+// drawLast draws how many pages an episode adds.
+func (c DemoConfig) drawLast(rng *rand.Rand, b book) int {
+	if rng.Float64() < c.Early {
+		return 1 + rng.IntN(len(b.Pages))
+	}
+	return len(b.Pages)
+}
+
+// drawEntry draws the entry of a page that is added: mostly the entry of the colour that is known.
+func (c DemoConfig) drawEntry(rng *rand.Rand, page []entry, known string) entry {
+	row := -1
+	for k, e := range page {
+		if e.Colour == known {
+			row = k
+		}
+	}
+	if row < 0 || rng.Float64() < c.WrongRow {
+		row = rng.IntN(len(page))
+	}
+	return page[row]
+}
+
 // drawSummary draws the summary of an episode; "" demonstrates none.
 func (c DemoConfig) drawSummary(rng *rand.Rand, b book, colours []string) string {
 	switch {
@@ -130,7 +149,12 @@ func (c DemoConfig) drawSummary(rng *rand.Rand, b book, colours []string) string
 const (
 	ruling  = ruleName + " ( )"
 	turning = turnName + " ( )"
+	// submitting submits the newest value, of a single call.
+	submitting = "submit ( )"
 )
+
+// noting returns the cell that notes a colour.
+func noting(colour string) string { return fmt.Sprintf("notepad . add_facts ( %s )", colour) }
 
 // script is the demonstrations before an agent has written them: the i-th is always the same. Each is a cell of an episode about a book of
 // its own, as the agent sees it when its context was trimmed, so that nothing can be remembered and only reading and copying helps.
@@ -138,13 +162,14 @@ type script struct {
 	cfg     DemoConfig
 	colours []string
 	pages   []int
+	plain   bool
 }
 
 // demonstrationAt returns the i-th demonstration.
 func (s script) demonstrationAt(i uint64) tasks.Demonstration {
 	rng := rand.New(rand.NewPCG(s.cfg.Seed, i))
 	b := drawBook(rng, s.colours, s.colours, highest, s.pages[rng.IntN(len(s.pages))])
-	moments := s.cfg.scriptEpisode(rng, b, s.colours)
+	moments := s.cfg.scriptMoments(rng, b, s.colours, s.plain)
 	return moments[rng.IntN(len(moments))].newDemonstration()
 }
 

@@ -13,6 +13,14 @@
 //	s = s + row ( blue ) ; turn ( )
 //	submit ( s )
 //
+// An agent that calls tools and writes no code has a call in each cell, and the tool keeps the sum:
+//
+//	rule ( )
+//	notepad . add_facts ( blue )
+//	turn ( )
+//	count ( blue )                                                     adds n times m of that colour, and returns the sum
+//	submit ( )                                                         the newest value
+//
 // No product or sum is a word: the policy cannot write an answer that it did not compute. Noting the rule is rewarded pages later, in other
 // segments; adding and turning in the same cell is shown by a minority of the demonstrations and needed for long ledgers, since the cells
 // of an episode are bounded.

@@ -23,7 +23,11 @@ import (
 
 func open(t *testing.T) *tasks.Setup {
 	t.Helper()
-	cfg := DefaultConfig()
+	return openWith(t, DefaultConfig())
+}
+
+func openWith(t *testing.T, cfg Config) *tasks.Setup {
+	t.Helper()
 	s, err := Type().Open(t.Context(), tasks.Opening{Name: Name, Config: &cfg, Seed: 1, Log: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	return s
@@ -108,16 +112,29 @@ func TestDemonstratedSummariesAreThoseOfEpisodes(t *testing.T) {
 // Invariant: what a demonstration shows is what an episode of the agent's shows: its context, cell by cell, and the outputs that the interpreter gives.
 func TestInvariantDemonstrationsAreEpisodes(t *testing.T) {
 	t.Parallel()
-	s, cfg := open(t), DefaultConfig()
+	for name, plain := range map[string]bool{"cells": false, "single calls": true} {
+		t.Run(name, func(t *testing.T) { requireDemonstrationsAreEpisodes(t, plain) })
+	}
+}
+
+// requireDemonstrationsAreEpisodes plays scripted episodes, and holds their contexts against the demonstrations of their cells.
+func requireDemonstrationsAreEpisodes(t *testing.T, plain bool) {
+	t.Helper()
+	t.Parallel()
+	cfg := DefaultConfig()
+	cfg.Plain = plain
+	s := openWith(t, cfg)
 	agent := worker(t, s)
-	tool, err := starlark.New(starlark.DefaultConfig(), s.Worlds)
+	set := starlark.DefaultConfig()
+	set.SingleCalls = plain
+	tool, err := starlark.New(set, s.Worlds)
 	require.NoError(t, err)
 	all := shuffledColours(cfg.Seed)
 	solved, byPages := map[int]int{}, map[int]int{}
 	for i := range uint64(60) {
 		rng := rand.New(rand.NewPCG(5, i))
 		b := drawBook(rng, all, all, highest, cfg.Pages[i%3])
-		moments := cfg.Demo.scriptEpisode(rng, b, all)
+		moments := cfg.Demo.scriptMoments(rng, b, all, plain)
 		policy := &scripted{tok: s.Tokenizer}
 		for _, m := range moments {
 			policy.texts = append(policy.texts, "<code> "+m.cell+" </code>")
@@ -211,5 +228,17 @@ func TestABookIsSaidOnce(t *testing.T) {
 		return err.Error()
 	}())
 	require.Equal(t, "takes no arguments", said("turn", 1))
+	_, err = e.Call(t.Context(), "count", []any{"tan"})
+	require.EqualError(t, err, "no such colour")
+	for _, want := range []int{b.ruleSum(), 2 * b.ruleSum()} { // a row counts as often as it is counted
+		sum, err := e.Call(t.Context(), "count", []any{"red"})
+		require.NoError(t, err)
+		require.EqualValues(t, want, sum)
+	}
+	require.NotContains(t, e.Names(), "count")
+	require.Contains(t, (&episode{plain: true}).Names(), "count")
+	summed := DefaultConfig()
+	summed.Plain, summed.Demo.SumUp = true, 0.5
+	require.ErrorContains(t, summed.Validate(), "demo.sum_up")
 	require.Error(t, Config{Pages: []int{0, 21}, Ledgers: 0, HeldOut: 0, Demo: DemoConfig{Note: 2}}.Validate())
 }

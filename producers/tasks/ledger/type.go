@@ -27,6 +27,10 @@ type Config struct {
 	HeldOut int `koanf:"held_out"`
 	// Seed draws other ledgers, and divides the colours of rules otherwise. Defaults to 1.
 	Seed uint64 `koanf:"seed"`
+	// Plain is for an agent that calls tools and writes no code (tools.starlark.single_calls): it demonstrates a call in each cell, and
+	// gives the function count(colour), which adds a row to a sum and returns the sum, since such cells have no variables. Defaults to
+	// false.
+	Plain bool `koanf:"plain"`
 	// Demo says how the demonstrations of the cold start are made.
 	Demo DemoConfig `koanf:"demo"`
 }
@@ -42,6 +46,7 @@ func (c Config) Validate() error {
 		check.That(len(c.Pages) > 0, "pages", "none: give the numbers of pages, such as [2, 4, 6]"),
 		check.Between("ledgers", c.Ledgers, 1, 1<<20),
 		check.Between("held_out", c.HeldOut, 1, 10_000),
+		check.That(!c.Plain || c.Demo.SumUp == 0, "plain", "true: no summary is demonstrated in single calls: leave demo.sum_up 0"),
 		check.Section("demo", c.Demo.Validate()),
 	}
 	for _, n := range c.Pages {
@@ -127,8 +132,8 @@ func openTask(_ context.Context, cfg Config, o tasks.Opening) (*tasks.Setup, err
 		return nil, err
 	}
 	s := &tasks.Setup{
-		Data: data, Tokenizer: o.Tokenizer, Worlds: []tasks.World{functions{values}}, Phrase: tasks.AsQuestion,
-		Demonstrations: tasks.NewScripted(script{cfg.Demo, all, cfg.Pages}.demonstrationAt),
+		Data: data, Tokenizer: o.Tokenizer, Worlds: []tasks.World{functions{values, cfg.Plain}}, Phrase: tasks.AsQuestion,
+		Demonstrations: tasks.NewScripted(script{cfg.Demo, all, cfg.Pages, cfg.Plain}.demonstrationAt),
 		About:          func(source string) string { return "a ledger of " + source },
 		HeldOut:        " about colours\nthat no training question counts",
 	}

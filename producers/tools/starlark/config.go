@@ -29,6 +29,10 @@ type Config struct {
 	NotepadBytes int `koanf:"notepad_bytes"`
 	// Submit gives cells the function submit(x), which ends the episode with x as its answer. Defaults to true.
 	Submit bool `koanf:"submit"`
+	// SingleCalls takes a single call in each cell, with literals and names for arguments, as of an agent that calls tools and writes no
+	// code: no operator, variable or call within a call. submit() without an argument submits the newest value that a call returned.
+	// Defaults to false.
+	SingleCalls bool `koanf:"single_calls"`
 	// SessionsPerWorker is how many episodes share a process, > 0. With 1 an episode can harm itself alone; more need less memory, and
 	// a cell that ends its worker costs its neighbours their variables, of which they are told. Defaults to 1.
 	SessionsPerWorker int `koanf:"sessions_per_worker"`
@@ -69,7 +73,11 @@ func (c Config) Validate() error {
 
 // Texts are the tool's own texts, for vocabularies of words; Starlark's messages about a wrong cell are not among them.
 func (c *Config) Texts() []string {
-	return []string{c.tooSlowText(), c.tooManySteps(), c.tooMuchMemory(), c.endedText("was killed"), c.tooLongText()}
+	texts := []string{c.tooSlowText(), c.tooManySteps(), c.tooMuchMemory(), c.endedText("was killed"), c.tooLongText()}
+	if c.SingleCalls {
+		texts = append(texts, noSingleCall)
+	}
+	return texts
 }
 
 // The observations of a cell that reaches a bound.

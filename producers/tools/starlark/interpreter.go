@@ -19,6 +19,8 @@ import (
 type interpreter struct {
 	globals lang.StringDict
 	notepad *notepad // nil is none
+	single  string   // why a cell that is not a single call is refused; "" refuses none
+	newest  lang.Value
 	cells   int
 	mu      sync.Mutex // held while a cell runs
 }
@@ -32,6 +34,8 @@ type underway struct {
 	out *output
 	// answer is the submitted answer; nil is nothing.
 	answer *string
+	// newest is the value that submit() submits; nil is nothing.
+	newest lang.Value
 }
 
 const underwayKey = "weir"
@@ -42,7 +46,7 @@ var errSubmitted = errors.New("submitted")
 var dialect = &syntax.FileOptions{Set: true, While: true, TopLevelControl: true, GlobalReassign: true, Recursion: true}
 
 func newInterpreter(o opening) (*interpreter, error) {
-	s := &interpreter{globals: lang.StringDict{
+	s := &interpreter{single: o.Single, globals: lang.StringDict{
 		"math": mathlib.Module, "json": jsonlib.Module, "sum": lang.NewBuiltin("sum", sumNumbers),
 	}}
 	if o.NotepadBytes > 0 {
@@ -70,7 +74,7 @@ func (s *interpreter) runCell(c cell, ask asker) *finished {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.cells++
-	u := &underway{ask: ask, out: &output{most: c.OutputBytes}}
+	u := &underway{ask: ask, out: &output{most: c.OutputBytes}, newest: s.newest}
 	name := fmt.Sprintf("cell %d", s.cells)
 	thread := &lang.Thread{Name: name, Print: func(_ *lang.Thread, text string) { u.out.printText(text + "\n") }}
 	thread.Load = func(*lang.Thread, string) (lang.StringDict, error) {
@@ -106,26 +110,34 @@ const (
 	tooManySteps  = "Starlark computation cancelled: too many steps"
 )
 
+// lastValue is the variable of the value of a cell's last expression.
+const lastValue = "_"
+
 // executeCell runs the statements of a cell and shows the value of the last, if that is an expression.
 func (s *interpreter) executeCell(thread *lang.Thread, name, code string, u *underway) error {
 	file, err := dialect.Parse(name, code, 0)
 	if err != nil {
 		return err
 	}
-	const last = "_"
+	if s.single != "" && !isSingleCall(file.Stmts) {
+		return errors.New(s.single)
+	}
 	shows := false
 	if n := len(file.Stmts); n > 0 {
 		if e, ok := file.Stmts[n-1].(*syntax.ExprStmt); ok {
 			shows = true
 			start, _ := e.X.Span()
-			file.Stmts[n-1] = &syntax.AssignStmt{OpPos: start, Op: syntax.EQ, LHS: &syntax.Ident{NamePos: start, Name: last}, RHS: e.X}
+			file.Stmts[n-1] = &syntax.AssignStmt{OpPos: start, Op: syntax.EQ, LHS: &syntax.Ident{NamePos: start, Name: lastValue}, RHS: e.X}
 		}
 	}
 	if err := lang.ExecREPLChunk(file, thread, s.globals); err != nil {
 		return err
 	}
-	if v := s.globals[last]; shows && v != nil && v != lang.None {
+	if v := s.globals[lastValue]; shows && v != nil && v != lang.None {
 		u.out.showValue(v.String() + "\n")
+		if s.single != "" {
+			s.newest = v
+		}
 	}
 	return nil
 }
@@ -146,13 +158,16 @@ func sumNumbers(_ *lang.Thread, b *lang.Builtin, args lang.Tuple, kwargs []lang.
 	return total, nil
 }
 
-// submitAnswer ends the episode with an answer.
+// submitAnswer ends the episode with an answer: its argument, or the newest value where cells are single calls.
 func submitAnswer(thread *lang.Thread, b *lang.Builtin, args lang.Tuple, kwargs []lang.Tuple) (lang.Value, error) {
-	var x lang.Value
-	if err := lang.UnpackPositionalArgs(b.Name(), args, kwargs, 1, &x); err != nil {
+	u := thread.Local(underwayKey).(*underway)
+	x, least := u.newest, 1
+	if x != nil {
+		least = 0
+	}
+	if err := lang.UnpackPositionalArgs(b.Name(), args, kwargs, least, &x); err != nil {
 		return nil, err
 	}
-	u := thread.Local(underwayKey).(*underway)
 	text := printedText(x)
 	if len(text) > u.out.most {
 		return nil, fmt.Errorf("submit: the answer is longer than %d bytes", u.out.most)

@@ -34,6 +34,8 @@ type opening struct {
 	NotepadBytes int `json:"notepad_bytes,omitempty"`
 	// Submit gives cells submit(x).
 	Submit bool `json:"submit,omitempty"`
+	// Single is why a cell that is not a single call is refused; "" takes any cell.
+	Single string `json:"single,omitempty"`
 }
 
 // cell is code to run.

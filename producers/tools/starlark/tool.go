@@ -55,6 +55,9 @@ type session struct {
 
 // Spec describes the tool.
 func (t *Tool) Spec() producers.ToolSpec {
+	if t.cfg.SingleCalls {
+		return producers.ToolSpec{Name: Name, Description: "Makes a single call, such as name(\"text\", 7), and shows what it returns."}
+	}
 	return producers.ToolSpec{
 		Name: Name,
 		Description: "Runs a cell of Starlark, a dialect of Python without imports, classes and exceptions. " +
@@ -65,6 +68,9 @@ func (t *Tool) Spec() producers.ToolSpec {
 // Open opens the episode's world; no process starts before the first cell.
 func (t *Tool) Open(_ context.Context, s producers.Session) error {
 	made := &session{id: rand.Text(), functions: map[string]tasks.Functions{}, opening: opening{NotepadBytes: t.cfg.NotepadBytes, Submit: t.cfg.Submit}}
+	if t.cfg.SingleCalls {
+		made.opening.Single = noSingleCall
+	}
 	for _, world := range t.worlds {
 		functions, err := world.Open(s)
 		if err == nil {

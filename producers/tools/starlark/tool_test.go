@@ -188,6 +188,37 @@ func TestSubmitEndsTheCell(t *testing.T) {
 	require.Contains(t, run(t, without, "e", "notepad").Text, "undefined: notepad")
 }
 
+func TestSingleCalls(t *testing.T) {
+	t.Parallel()
+	tool := newTool(t, func(c *Config) { c.SingleCalls = true }, &book{})
+	open(t, tool, "e")
+	for _, code := range []string{
+		"s = 1", "echo ( 1 ) + 1", "echo ( 1 ) ; echo ( 2 )", "echo ( echo ( 1 ) )", "1", "blue", "print", "echo(x=1)", "echo(*[1])", "echo ( 1 + 1 )",
+		"echo ( [ echo ( 1 ) ] )", "echo ( _ )", "for i in range(2): echo(i)", "def f(): return 1", "echo ( 1 ).a ( )", "(lambda: 1)()", "[1][0]", "",
+	} {
+		o := run(t, tool, "e", code)
+		require.Equal(t, "Error: "+noSingleCall, o.Text, code)
+		require.Equal(t, 1, o.Errors, code)
+	}
+	for _, c := range [][2]string{
+		{"echo ( blue )", `["blue"]`}, {"echo ( -7 )", "[-7]"}, {`echo ( [ 1 , " a " ] )`, `[[1, " a "]]`}, {`echo({"a": [2]})`, `[{"a": [2]}]`},
+		{"notepad . add_facts ( blue )", ""}, {"math.sqrt ( 81.0 )", "9.0"},
+	} {
+		o := run(t, tool, "e", c[0])
+		require.Contains(t, o.Text, c[1], c[0])
+		require.Zero(t, o.Errors, c[0])
+		require.Equal(t, strings.Contains(c[0], "echo"), o.Notes == "", c[0])
+	}
+	run(t, tool, "e", "notepad.add_facts ( 8 )") // returns nothing
+	require.Equal(t, "9.0", *run(t, tool, "e", "submit ( )").Answer, "the newest value")
+	require.Equal(t, "3", *run(t, tool, "e", "submit ( 3 )").Answer)
+
+	fresh := newTool(t, nil, &book{})
+	open(t, fresh, "of cells")
+	run(t, fresh, "of cells", "echo ( 9 )")
+	require.Nil(t, run(t, fresh, "of cells", "submit ( )").Answer, "a cell of code says what it submits")
+}
+
 func TestNotepad(t *testing.T) {
 	t.Parallel()
 	tool := newTool(t, func(cfg *Config) { cfg.NotepadBytes = 80 })
