@@ -123,7 +123,7 @@ func (r *LocalRun) runRoles(ctx context.Context, view View) error {
 	}
 	group.Go(func() error {
 		defer stopSampling()
-		return unlessOver(producing, newProducerRole(s.newProcess(), run, c).produceRollouts(producing))
+		return unlessOver(producing, s.runProducers(producing, run, c))
 	})
 	group.Go(func() error {
 		defer stopProducing()

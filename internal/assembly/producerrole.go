@@ -2,7 +2,9 @@ package assembly
 
 import (
 	"context"
+	"strconv"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/weir-rl/weir/internal/config"
@@ -24,12 +26,29 @@ func (s *Run) Producer(ctx context.Context) error {
 	})
 }
 
+// runProducers runs the producers of a process that has every role, until ctx ends or a producer fails.
+func (s *Run) runProducers(ctx context.Context, run *streams.Run, c *Course) error {
+	group, ctx := errgroup.WithContext(ctx)
+	several := s.Config.Run.Producers > 1
+	for i := range s.Config.Run.Producers {
+		role := newProducerRole(s.newProcess(), run, c)
+		if several {
+			role.setNumber(i + 1)
+		}
+		group.Go(func() error { return role.produceRollouts(ctx) })
+	}
+	return group.Wait()
+}
+
 // producerRole is the producer at work.
 type producerRole struct {
 	process
 	run    *streams.Run
 	course *Course
 	own    producers.Config // with the worker's name
+	// number is the producer's among several of its process, from 1; 0 is alone. collectors registers its metrics.
+	number     int
+	collectors prometheus.Registerer
 
 	metrics   *producers.Metrics
 	evaluated *evaluation.Metrics
@@ -42,7 +61,20 @@ func newProducerRole(p process, run *streams.Run, c *Course) *producerRole {
 	if own.Name == "" {
 		own.Name = streams.WorkerName("producer")
 	}
-	return &producerRole{process: p, run: run, course: c, own: own}
+	return &producerRole{process: p, run: run, course: c, own: own, collectors: p.registry}
+}
+
+// setNumber makes the role one of several of its process: its name and its metrics are its own.
+func (p *producerRole) setNumber(number int) {
+	text := strconv.Itoa(number)
+	p.number, p.collectors = number, prometheus.WrapRegistererWith(prometheus.Labels{"producer": text}, p.registry)
+	switch {
+	case number == 1:
+	case p.cfg.Producer.Name == "":
+		p.own.Name = streams.WorkerName("producer-" + text)
+	default:
+		p.own.Name += "-" + text
+	}
 }
 
 // produceRollouts works on the run's tickets until ctx ends.
@@ -61,10 +93,12 @@ func (p *producerRole) produceRollouts(ctx context.Context) error {
 	defer generator.Close()
 	p.health.Set("run", nil)
 	p.log.Info("producing", "producer", p.own.Name, "concurrency", p.own.Concurrency)
-	if p.metrics, err = producers.NewMetrics(p.registry); err != nil {
+	if p.metrics, err = producers.NewMetrics(p.collectors); err != nil {
 		return err
 	}
-	defer p.watchWork(ctx, p.producerWork())()
+	if p.number <= 1 { // the work of all: their metrics are added up
+		defer p.watchWork(ctx, p.producerWork())()
+	}
 	tracer, stopTracing, err := p.openTracer(ctx, streams.RoleProducer, p.own.Name)
 	if err != nil {
 		return err
@@ -72,7 +106,7 @@ func (p *producerRole) produceRollouts(ctx context.Context) error {
 	p.tracer = tracer
 	defer stopTracing()
 	defer p.keepPresence(ctx, p.run, "producer", p.own.Name)()
-	if p.evaluated, err = evaluation.NewMetrics(p.registry); err != nil {
+	if p.evaluated, err = evaluation.NewMetrics(p.collectors); err != nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)

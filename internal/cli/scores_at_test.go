@@ -19,7 +19,7 @@ func TestScoresAtProducersAreThoseOfTheTrainer(t *testing.T) {
 		dir := t.TempDir()
 		weir(t, "up", "--run.dir", dir, "--trainer.cold_start.steps", "40", "--trainer.steps", "2", "--trainer.eta", "0",
 			"--trainer.deterministic", "--eval.questions", "40", "--eval.test_questions", "4", "--eval.show", "0", "--eval.at", at,
-			"--producer.evaluations", "5")
+			"--producer.evaluations", "5", "--run.producers", map[string]string{"trainer": "1", "producers": "2"}[at])
 		records, err := report.ReadMetrics(filepath.Join(dir, "demo", "metrics.jsonl"))
 		require.NoError(t, err)
 		out := map[int64]map[string]float64{}

@@ -82,6 +82,9 @@ type Run struct {
 	AllowChange []string `koanf:"allow_change"`
 	// Threads bound the cores that the trainer's and each decoder's products are shared among; 0 is all. Results do not depend on it.
 	Threads int `koanf:"threads" min:"0"`
+	// Producers is how many producers weir up runs in its process, each with its own name and producer.concurrency episodes at once; with
+	// several their metrics have the label producer. Other processes can run further producers (weir producer).
+	Producers int `koanf:"producers" default:"1" above:"0"`
 }
 
 // Broker is the broker that a role starts (`weir up` and `weir broker`) or connects to (the others).
