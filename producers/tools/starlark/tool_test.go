@@ -201,8 +201,12 @@ func TestSingleCalls(t *testing.T) {
 		require.Equal(t, 1, o.Errors, code)
 	}
 	for _, c := range [][2]string{
-		{"echo ( blue )", `["blue"]`}, {"echo ( -7 )", "[-7]"}, {`echo ( [ 1 , " a " ] )`, `[[1, " a "]]`}, {`echo({"a": [2]})`, `[{"a": [2]}]`},
-		{"notepad . add_facts ( blue )", ""}, {"math.sqrt ( 81.0 )", "9.0"},
+		{"echo ( blue )", `["blue"]`},
+		{"echo ( -7 )", "[-7]"},
+		{`echo ( [ 1 , " a " ] )`, `[[1, " a "]]`},
+		{`echo({"a": [2]})`, `[{"a": [2]}]`},
+		{"notepad . add_facts ( blue )", ""},
+		{"math.sqrt ( 81.0 )", "9.0"},
 	} {
 		o := run(t, tool, "e", c[0])
 		require.Contains(t, o.Text, c[1], c[0])
