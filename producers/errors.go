@@ -45,8 +45,8 @@ var errEpisodeOver = errors.New("the episode is over")
 // errUnserved marks a rollout whose time passed while it waited for the first token: the engines are full, or away.
 var errUnserved = errors.New("no engine served the episode in time")
 
-// ErrNotBegun is returned, wrapped, by an agent that has done nothing for an episode, and wants another in its place. The ticket has not
-// failed: it goes back.
+// ErrNotBegun is returned, wrapped, by an agent that has done nothing for an episode, and wants another in its place, or cannot begin any:
+// it then wraps ErrUnavailable too, and is reported as a failure. The ticket has not failed: it goes back.
 var ErrNotBegun = errors.New("the episode was not begun")
 
 // ErrAbandoned is returned, wrapped, by a [Roll] that nobody can run any more, as where the version to be evaluated is no longer stored.

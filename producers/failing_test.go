@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -123,4 +125,32 @@ func TestSteadyFailuresAreLogged(t *testing.T) {
 	<-s.idle
 	p.stop()
 	require.Equal(t, 5+1, strings.Count(log.String(), "level=ERROR"), "of 19 the first five, and the tenth")
+}
+
+// Finding 12b.3: where the gateway could not listen, every ticket failed until its sample was closed, as fast as tickets came.
+func TestAnAgentThatCanBeginNoEpisodeClosesNoSample(t *testing.T) {
+	env, cfg := newEnvironment(t, fresh(t)), config()
+	calls := 0
+	inner := env.Agent
+	env.Agent = agentFunc(func(ctx context.Context, e *producers.Episode) error {
+		if calls++; calls <= 12 {
+			return fmt.Errorf("%w: %w: address already in use", producers.ErrUnavailable, producers.ErrNotBegun)
+		}
+		return inner.Run(ctx, e)
+	})
+	cfg.MaxDeliver, cfg.Concurrency = 1, 1
+	s := newStream(newTicket(1))
+	var reports []schemas.Failing
+	p := startWith(t, cfg, producers.Deps{Stream: s, Environments: map[string]producers.Environment{"t": env}, Failing: func(f schemas.Failing) {
+		reports = append(reports, f)
+	}})
+	<-s.idle
+	p.stop()
+	require.Empty(t, s.closed)
+	require.Equal(t, []string{newTicket(1).ID}, ids(s.published))
+	require.Equal(t, 12, s.released, "it has not failed")
+	require.NotContains(t, s.returned, time.Duration(0), "it rests")
+	require.NotEmpty(t, reports)
+	require.Equal(t, 5, reports[0].Failed)
+	require.Contains(t, reports[0].Last, "address already in use")
 }

@@ -215,7 +215,11 @@ func (w *worker) endTicket(settling context.Context, lease Lease, journal *journ
 		w.releaseTicket(settling, lease, w.cfg.RetryDelay, log)
 	case errors.Is(err, ErrNotBegun):
 		w.metrics.episodeDropped("not_begun", "")
-		log.Debug("the ticket goes back", "err", err)
+		level := slog.LevelDebug
+		if errors.Is(err, ErrUnavailable) && w.noteOutcome(ticket.Task, err) {
+			level = slog.LevelWarn
+		}
+		log.Log(settling, level, "the ticket goes back", "err", err)
 		journal.keep(settling)
 		w.releaseTicket(settling, lease, w.cfg.RetryDelay, log)
 	case lease.Delivery() >= w.cfg.MaxDeliver, isUnretryable(err):

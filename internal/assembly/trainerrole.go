@@ -19,6 +19,7 @@ import (
 	"github.com/weir-rl/weir/internal/report"
 	"github.com/weir-rl/weir/internal/runfolder"
 	"github.com/weir-rl/weir/internal/tracing"
+	"github.com/weir-rl/weir/producers/agents"
 	"github.com/weir-rl/weir/producers/tasks"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
@@ -37,7 +38,9 @@ func (s *Run) Trainer(ctx context.Context, open func() (View, func())) error {
 			defer closeView()
 			defer s.Viewer().servePage(ctx, run, view)()
 			defer keepRecords(ctx, s.Config, s.Log)()
-			return s.newTrainerRole(run, c, view).trainPolicy(ctx)
+			role := s.newTrainerRole(run, c, view)
+			role.apart = true
+			return role.trainPolicy(ctx)
 		},
 	})
 }
@@ -89,6 +92,7 @@ type trainerRole struct {
 	run     *streams.Run
 	course  *Course
 	view    View
+	apart   bool                                                     // from the producers, which are other processes
 	origins map[string]string                                        // of the settings; nil where they are not known
 	staged  func(stage string)                                       // is called after each part of a step; nil for nobody
 	before  func(settings map[string]string) (learner.Config, error) // of steps that were trained under other settings
@@ -237,6 +241,15 @@ func (t *trainerRole) scoresVersions() bool {
 	if !slices.ContainsFunc(t.course.Tasks, func(of *Task) bool { return len(of.Data.Questions[tasks.Validation]) > 0 }) {
 		t.log.Warn("no version is scored: there is no question in the validation split", "task", t.course.Names())
 		return false
+	}
+	if t.apart && t.cfg.Eval.At == config.EvalAtTrainer {
+		for _, of := range t.course.Tasks {
+			if a, ok := of.agent.(agents.Addressed); ok && a.Addressed() {
+				t.log.Warn("no version is scored: the agent's programs ask the producers, and not the trainer: set eval.at to producers, or eval.every to 0",
+					"task", of.Name, "agent", of.agentName)
+				return false
+			}
+		}
 	}
 	return true
 }

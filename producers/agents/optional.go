@@ -20,3 +20,9 @@ type Awaited interface {
 	// Awaited reports whether episodes wait for the agent.
 	Awaited() bool
 }
+
+// Addressed is an agent that may have an address of its own, at which the programs of all its episodes ask.
+type Addressed interface {
+	// Addressed reports whether it has: a single process can then play the agent's episodes.
+	Addressed() bool
+}

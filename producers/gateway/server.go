@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/net/netutil"
@@ -57,7 +58,11 @@ func NewServer(ctx context.Context, cfg Config, key string, log *slog.Logger) *S
 	return s
 }
 
-// Open makes the session of an episode, which ends with ctx, and listens for its agent. most bounds the replies.
+// ErrNoAddress is returned, wrapped, where the gateway cannot listen for agents, as where another process has its address.
+var ErrNoAddress = errors.New("agents cannot ask")
+
+// Open makes the session of an episode, which ends with ctx, and listens for its agent: else it fails with [ErrNoAddress]. most bounds the
+// replies.
 func (s *Server) Open(ctx context.Context, speaker Speaker, recorder Recorder, most int) (*Session, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,8 +78,11 @@ func (s *Server) startListening() error {
 		return nil
 	}
 	l, err := net.Listen("tcp", s.cfg.Listen)
+	if errors.Is(err, syscall.EADDRINUSE) && s.offers == nil && s.cfg.PublicURL == "" {
+		l, err = s.listenBeside(err)
+	}
 	if err != nil {
-		return fmt.Errorf("listen for agents on %s: %w; choose another address by listen", s.cfg.Listen, err)
+		return fmt.Errorf("%w: listen for agents on %s: %w; end what listens there, or choose another address by listen", ErrNoAddress, s.cfg.Listen, err)
 	}
 	s.listener = l
 	server := s.newHTTPServer()
@@ -86,6 +94,16 @@ func (s *Server) startListening() error {
 	}()
 	s.log.Info("agents ask the policy here", "address", l.Addr().String())
 	return nil
+}
+
+// listenBeside listens at a free port where another process has the configured: each agent is told the address of its episode.
+func (s *Server) listenBeside(taken error) (net.Listener, error) {
+	host, _, err := net.SplitHostPort(s.cfg.Listen)
+	if err != nil {
+		return nil, err
+	}
+	s.log.Warn("the address for agents is taken: the gateway listens at a free port", "listen", s.cfg.Listen, "err", taken)
+	return net.Listen("tcp", net.JoinHostPort(host, "0"))
 }
 
 // OpenPrivate is Open of a session whose agent asks at a listener of its own: see Serve.

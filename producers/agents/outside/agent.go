@@ -27,6 +27,8 @@ type agent struct {
 	log     *slog.Logger
 	// awaited says that the program comes for episodes by itself.
 	awaited bool
+	// addressed says that the programs know the gateway's address beforehand.
+	addressed bool
 	// lasts says that the program may live on while its producer dies.
 	lasts bool
 	// apart reports whether the programs have a network of their own, and reach the gateway there alone; nil is no.
@@ -35,6 +37,9 @@ type agent struct {
 
 // Awaited reports whether the program comes for episodes by itself.
 func (a *agent) Awaited() bool { return a.awaited }
+
+// Addressed reports whether the programs know the gateway's address beforehand.
+func (a *agent) Addressed() bool { return a.addressed }
 
 // Stay has a program that lives on while its producer dies find its episode again.
 func (a *agent) Stay(_ context.Context, secret []byte, goesOn func(context.Context, string) (bool, error)) error {
@@ -50,7 +55,9 @@ func openAgent(ctx context.Context, o agents.Opening, cfg gateway.Config, key st
 	if err != nil {
 		return nil, err
 	}
-	return &agent{server: gateway.NewServer(ctx, cfg, key, o.Log), speaker: speaker, idle: cfg.Idle, log: o.Log}, nil
+	return &agent{
+		server: gateway.NewServer(ctx, cfg, key, o.Log), speaker: speaker, idle: cfg.Idle, log: o.Log, addressed: key != "" || cfg.PublicURL != "",
+	}, nil
 }
 
 // speakerOf speaks by the chat template of the model folder where there is a template, else in running text.
@@ -195,6 +202,9 @@ func (a *agent) openSession(ctx context.Context, e *producers.Episode) (*gateway
 		}
 	}
 	session, err := open(ctx, a.speaker, recorder{e}, most)
+	if errors.Is(err, gateway.ErrNoAddress) {
+		return nil, gateway.Address{}, fmt.Errorf("%w: %w", producers.ErrNotBegun, err)
+	}
 	if err != nil {
 		return nil, gateway.Address{}, err
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/weir-rl/weir/gpu/hf/tokenizer"
 	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/producers/agents"
 	"github.com/weir-rl/weir/producers/agents/outside"
 	"github.com/weir-rl/weir/producers/rewards/posted"
 	"github.com/weir-rl/weir/schemas"
@@ -139,4 +141,47 @@ func TestAClientThatLeavesWithinATurnGetsTheWholeTurn(t *testing.T) {
 			require.Len(t, got.Segments[0].Tokens, got.Turns[0].End)
 		})
 	}
+}
+
+// Finding 12b.3: where another process had the address, episodes failed and their samples were closed. An agent that comes to its address
+// waits for it; an agent that is told its address finds the gateway at another port.
+func TestAnAgentWhoseAddressIsTaken(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer taken.Close()
+	t.Setenv("WEIR_AGENT_KEY", "sesame")
+	comes := outside.DefaultExternalConfig()
+	comes.Listen, comes.Stop = taken.Addr().String(), []string{"look", "7"}
+	agent, err := outside.ExternalType().Open(t.Context(), opening(t, &comes))
+	require.NoError(t, err)
+	_, err = rollout(t, agent, nil)
+	require.ErrorIs(t, err, producers.ErrNotBegun)
+	require.ErrorIs(t, err, producers.ErrUnavailable)
+	require.ErrorContains(t, err, "end what listens there, or choose another address by listen")
+
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var o told
+		_ = json.NewDecoder(r.Body).Decode(&o)
+		answer, err := play(r.Context(), o.Base, o.Key)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		_ = json.NewEncoder(w).Encode(map[string]any{"answer": answer, "reward": 1.0})
+	}))
+	defer service.Close()
+	called := outside.DefaultHTTPConfig()
+	called.Service.URL, called.Listen, called.Stop = service.URL, taken.Addr().String(), []string{"look", "7"}
+	agent, err = outside.HTTPType().Open(t.Context(), opening(t, &called))
+	require.NoError(t, err)
+	got, err := rollout(t, agent, nil)
+	require.NoError(t, err)
+	require.Equal(t, "7", got.Answer)
+
+	called.PublicURL = "http://127.0.0.1:9"
+	agent, err = outside.HTTPType().Open(t.Context(), opening(t, &called))
+	require.NoError(t, err)
+	_, err = rollout(t, agent, nil)
+	require.ErrorIs(t, err, producers.ErrNotBegun, "a proxy knows the port")
+	require.True(t, agent.(agents.Addressed).Addressed())
 }
