@@ -19,8 +19,8 @@ type report struct {
 	deps   Deps
 	stats  stats
 	totals checkpoint.Totals
-	// components, sources and agents are the names that became metrics.
-	components, sources, agents names
+	// components, sources, agents and tools are the names that became metrics.
+	components, sources, agents, tools names
 	// biased is set while the trained trajectories differ from all that ended.
 	biased bool
 	// unreported is the step of the checkpoint that this trainer started from, where an earlier process ended before it could
@@ -56,6 +56,7 @@ func newReport(deps Deps) *report {
 	return &report{
 		deps: deps, stats: stats{began: deps.Now()},
 		components: names{kind: "reward component"}, sources: names{kind: "source"}, agents: names{kind: "agent"},
+		tools: names{kind: "tool"},
 	}
 }
 
@@ -74,7 +75,10 @@ func (r *report) measureBatch(b *batch.Batch) {
 	}
 	g := batchSums{
 		components: map[string]*runningMean{}, sources: map[string]*runningMean{}, agents: map[string]*runningMean{},
-		tasks: map[string]*runningMean{}, stopped: map[schemas.StopReason]int{}, stalest: math.Inf(-1),
+		tasks: map[string]*runningMean{}, calls: map[string]int{}, stopped: map[schemas.StopReason]int{}, stalest: math.Inf(-1),
+	}
+	for name := range r.tools.known {
+		g.calls[name] = 0 // a tool that is called no more is told of
 	}
 	for _, group := range b.Groups {
 		if group.Baseline != nil {
@@ -119,6 +123,11 @@ func (r *report) gatherMember(g *batchSums, version int64, m batch.Member, first
 	}
 	g.lengths.addValue(float64(t.Tokens()))
 	g.turns.addValue(float64(len(t.Turns)))
+	for i := range t.Turns {
+		for _, call := range t.Turns[i].Calls {
+			g.calls[r.tools.boundedName(call.Tool, r.deps.Log)]++
+		}
+	}
 	g.countFork(t)
 	g.valueTokens += t.ValueTokens()
 	g.stopped[t.Stop]++
@@ -148,6 +157,8 @@ type batchSums struct {
 	valueTokens int
 	// components, sources, agents and tasks are means of rewards by name; tasks where the run has several.
 	components, sources, agents, tasks map[string]*runningMean
+	// calls counts the calls of each tool.
+	calls map[string]int
 	// stopped counts the trajectories by the reason of their end.
 	stopped map[schemas.StopReason]int
 }
@@ -188,6 +199,9 @@ func (g *batchSums) batchMetrics(groups int) map[string]float64 {
 	}
 	for reason, n := range g.stopped {
 		v[metrics.BatchStopped.Of(string(reason))] = float64(n) / g.lengths.count
+	}
+	for tool, n := range g.calls {
+		v[metrics.BatchCalls.Of(tool)] = float64(n) / max(1, g.lengths.count)
 	}
 	for name, m := range g.components {
 		v[metrics.RewardComponent.Of(name)] = m.value()

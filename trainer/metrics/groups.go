@@ -16,7 +16,7 @@ func Groups() []Group {
 			StalenessMean, StalenessMax, StalenessInFlight, StalenessInQueue,
 		}},
 		{"Batch (step_done)", []Key{
-			BatchGroups, BatchTrajectories, BatchPassedOver, BatchTokens, BatchLength, BatchTurns, BatchStopped,
+			BatchGroups, BatchTrajectories, BatchPassedOver, BatchTokens, BatchLength, BatchTurns, BatchCalls, BatchStopped,
 			BatchForked, BatchDiverged, BatchForkedTokens, BatchValueTokens,
 		}},
 		{"Distance from the policy that sampled (step_done; of the proximal policy, as verl reports it)", offPolicyKeys()},

@@ -25,6 +25,9 @@ type Config struct {
 	Begin string `koanf:"begin"`
 	// Tool is the name of the tool that a search calls.
 	Tool string `koanf:"tool"`
+	// Further are further tools that find something for a query, each called between tags of its own name: expert between <expert> and
+	// </expert>. Defaults to none.
+	Further []string `koanf:"further"`
 	// Search, Info and Answer are the names in the tags: "search" is for <search> and </search>.
 	Search string `koanf:"search"`
 	Info   string `koanf:"info"`
@@ -52,10 +55,36 @@ func (c Config) Validate() error {
 		check.Given("search", c.Search, "name the tag"),
 		check.Given("info", c.Info, "name the tag"),
 		check.Given("answer", c.Answer, "name the tag"),
+		c.checkFurther(),
 		check.OneOf("invalid", c.Invalid, InvalidEnds, InvalidIsToldOf),
 		check.Positive("max_invalid", c.MaxInvalid),
 	)
 }
+
+// checkFurther refuses further tools whose tags are taken.
+func (c Config) checkFurther() error {
+	var faults []error
+	taken := []string{c.Tool, c.Search, c.Info, c.Answer}
+	for i, name := range c.Further {
+		key := fmt.Sprintf("further[%d]", i)
+		faults = append(faults, check.Given(key, name, "name a tool"),
+			check.That(!slices.Contains(taken, name), key, "%q: another tool or tag has this name", name))
+		taken = append(taken, name)
+	}
+	return errors.Join(faults...)
+}
+
+// TagTokens are the tags of the further tools, for a task that makes its vocabulary.
+func (c *Config) TagTokens() []string {
+	var out []string
+	for _, name := range c.Further {
+		out = append(out, "<"+name+">", "</"+name+">")
+	}
+	return out
+}
+
+// toolNames are the names of the tools that search, in the order of their tags.
+func (c Config) toolNames() []string { return append([]string{c.Tool}, c.Further...) }
 
 // Agent is a producers.Agent; it keeps nothing between episodes.
 type Agent struct {
@@ -75,8 +104,11 @@ func New(cfg Config, tok producers.Tokenizer) (*Agent, error) {
 		}
 		return id
 	}
-	pair := func(name string) pair { return pair{id("<" + name + ">"), id("</" + name + ">")} }
-	a := &Agent{cfg: cfg, tok: tok, tags: tags{search: pair(cfg.Search), info: pair(cfg.Info), answer: pair(cfg.Answer)}}
+	both := func(name string) pair { return pair{id("<" + name + ">"), id("</" + name + ">")} }
+	a := &Agent{cfg: cfg, tok: tok, tags: tags{tools: []pair{both(cfg.Search)}, info: both(cfg.Info), answer: both(cfg.Answer)}}
+	for _, name := range cfg.Further {
+		a.tags.tools = append(a.tags.tools, both(name))
+	}
 	if cfg.Begin != "" {
 		a.begin = []int32{id(cfg.Begin)}
 	}
@@ -96,7 +128,16 @@ func (a *Agent) Opening(p schemas.Prompt) []int32 {
 
 // Format says how contexts are written: after the opening token, until the end of a search or of an answer.
 func (a *Agent) Format() producers.Format {
-	return producers.Format{Begin: a.cfg.Begin, Stop: []string{"</" + a.cfg.Search + ">", "</" + a.cfg.Answer + ">"}}
+	return producers.Format{Begin: a.cfg.Begin, Stop: a.stopTexts()}
+}
+
+// stopTexts are the tags that end a turn.
+func (a *Agent) stopTexts() []string {
+	out := []string{"</" + a.cfg.Search + ">", "</" + a.cfg.Answer + ">"}
+	for _, name := range a.cfg.Further {
+		out = append(out, "</"+name+">")
+	}
+	return out
 }
 
 // Run drives an episode. Without a tool to search with, the answer tag is opened for the policy, which then answers from memory.
@@ -114,9 +155,10 @@ func (a *Agent) Run(ctx context.Context, e *producers.Episode) error {
 	return nil
 }
 
-// Searches reports whether an episode has the tool that searches.
+// Searches reports whether an episode has a tool that searches.
 func (a *Agent) Searches(e *producers.Episode) bool {
-	return slices.ContainsFunc(e.Tools(), func(s producers.ToolSpec) bool { return s.Name == a.cfg.Tool })
+	names := a.cfg.toolNames()
+	return slices.ContainsFunc(e.Tools(), func(s producers.ToolSpec) bool { return slices.Contains(names, s.Name) })
 }
 
 // Begin are the tokens that a context about a text begins with; of a closed book the answer tag stands open after them.
@@ -156,13 +198,16 @@ type Course struct {
 // Drive drives a context to its answer. Where there is none the answer is "" and stop says why; a tool that ends the episode is such a
 // stop. The context began with the tokens of Begin.
 func (a *Agent) Drive(ctx context.Context, c *producers.Context, course Course) (answer string, stop schemas.StopReason, err error) {
-	ends := []int32{a.tags.search.close, a.tags.answer.close}
+	names, ends := a.cfg.toolNames(), []int32{a.tags.answer.close}
+	for _, tag := range a.tags.tools {
+		ends = append(ends, tag.close)
+	}
 	for invalid, searched := 0, 0; ; {
 		sampled, _, err := c.Generate(ctx, producers.GenerateOptions{Stop: ends, Last: course.ClosedBook})
 		if err != nil {
 			return "", "", err
 		}
-		kind, body := a.tags.parseTurn(sampled, course.ClosedBook)
+		kind, tool, body := a.tags.parseTurn(sampled, course.ClosedBook)
 		switch kind {
 		case answers:
 			return a.tok.Decode(body), schemas.StopAnswer, nil
@@ -170,7 +215,7 @@ func (a *Agent) Drive(ctx context.Context, c *producers.Context, course Course) 
 			if searched++; course.Searches != 0 && searched > course.Searches {
 				return "", schemas.StopTurns, nil
 			}
-			said, err := c.Call(ctx, a.cfg.Tool, a.tok.Decode(body))
+			said, err := c.Call(ctx, names[tool], a.tok.Decode(body))
 			if err != nil || said.Done {
 				return "", schemas.StopTool, err
 			}
@@ -219,7 +264,7 @@ func (a *Agent) Told(text string) []int32 {
 }
 
 // Searched and Answered are the tokens of a turn that searches for a text, and of a turn that answers with it.
-func (a *Agent) Searched(text string) []int32 { return a.encodeBetween(a.tags.search, text) }
+func (a *Agent) Searched(text string) []int32 { return a.encodeBetween(a.tags.tools[0], text) }
 
 // Answered is as Searched.
 func (a *Agent) Answered(text string) []int32 { return a.encodeBetween(a.tags.answer, text) }

@@ -7,6 +7,7 @@
 //
 //	<answer> answer </answer>
 //
-// Whatever it writes before an opening tag is its own thought. The agent reads and writes token ids: sampled tokens stay as they are, and
+// Further tools are called between tags of their own names. Whatever it writes before an opening tag is its own thought. The agent reads and
+// writes token ids: sampled tokens stay as they are, and
 // only the tool's words are tokenized.
 package search

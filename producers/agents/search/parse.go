@@ -5,8 +5,11 @@ import "slices"
 // pair is the ids of a tag.
 type pair struct{ open, close int32 }
 
-// tags are the ids that give sampled tokens their meaning.
-type tags struct{ search, info, answer pair }
+// tags are the ids that give sampled tokens their meaning. tools are the tags of the tools that search.
+type tags struct {
+	tools        []pair
+	info, answer pair
+}
 
 // action is the kind of a turn.
 type action int
@@ -17,44 +20,40 @@ const (
 	answers
 )
 
-// parseTurn returns the action of a turn's sampled tokens and the tokens between its tags. With opened, an answer tag stands open before
-// them. A turn is valid when it is: any tokens that are no tag, a single opening tag, tokens that are no tag, and as its last token the
+// parseTurn returns the action of a turn's sampled tokens, the tool that searches, and the tokens between its tags. With opened, an answer
+// tag stands open before them. A turn is valid when it is: any tokens that are no tag, a single opening tag, tokens that are no tag, and as its last token the
 // closing tag. So a policy cannot write the tool's part itself, nor nest actions.
-func (t tags) parseTurn(sampled []int32, opened bool) (action, []int32) {
+func (t tags) parseTurn(sampled []int32, opened bool) (kind action, tool int, body []int32) {
 	if len(sampled) == 0 {
-		return invalid, nil
+		return invalid, 0, nil
 	}
 	last := len(sampled) - 1
-	kind, open := invalid, int32(0)
-	switch sampled[last] {
-	case t.search.close:
-		kind, open = searches, t.search.open
-	case t.answer.close:
-		kind, open = answers, t.answer.open
+	open := t.answer.open
+	if sampled[last] == t.answer.close {
+		kind = answers
+	} else if tool = slices.IndexFunc(t.tools, func(p pair) bool { return p.close == sampled[last] }); tool >= 0 {
+		kind, open = searches, t.tools[tool].open
 	}
 	start := 0
 	if opened {
 		if kind != answers {
-			return invalid, nil
+			return invalid, 0, nil
 		}
 	} else {
 		start = slices.Index(sampled, open) + 1
 		if kind == invalid || start == 0 {
-			return invalid, nil
+			return invalid, 0, nil
 		}
 	}
-	thought, body := sampled[:max(0, start-1)], sampled[start:last]
+	thought := sampled[:max(0, start-1)]
+	body = sampled[start:last]
 	if len(body) == 0 || slices.ContainsFunc(thought, t.isTag) || slices.ContainsFunc(body, t.isTag) {
-		return invalid, nil
+		return invalid, 0, nil
 	}
-	return kind, body
+	return kind, tool, body
 }
 
 func (t tags) isTag(id int32) bool {
-	for _, tag := range []pair{t.search, t.info, t.answer} {
-		if id == tag.open || id == tag.close {
-			return true
-		}
-	}
-	return false
+	is := func(tag pair) bool { return id == tag.open || id == tag.close }
+	return is(t.info) || is(t.answer) || slices.ContainsFunc(t.tools, is)
 }

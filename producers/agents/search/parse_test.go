@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ids: 1 <s> 2 </s> 3 <i> 4 </i> 5 <a> 6 </a>, words from 10.
-var testTags = tags{search: pair{1, 2}, info: pair{3, 4}, answer: pair{5, 6}}
+// Ids: 1 <s> 2 </s> 3 <i> 4 </i> 5 <a> 6 </a> 7 <e> 8 </e>, words from 10.
+var testTags = tags{tools: []pair{{1, 2}, {7, 8}}, info: pair{3, 4}, answer: pair{5, 6}}
 
 func TestParse(t *testing.T) {
 	for _, tc := range []struct {
@@ -19,6 +19,9 @@ func TestParse(t *testing.T) {
 		body    []int32
 	}{
 		{"search", []int32{1, 10, 2}, false, searches, []int32{10}},
+		{"search with a further tool", []int32{12, 7, 10, 8}, false, searches, []int32{10}},
+		{"a tool's tag closed by another's", []int32{1, 10, 8}, false, invalid, nil},
+		{"a further tool's tag in another's", []int32{1, 7, 10, 2}, false, invalid, nil},
 		{"answer of two words", []int32{5, 10, 11, 6}, false, answers, []int32{10, 11}},
 		{"thought first", []int32{12, 13, 1, 10, 2}, false, searches, []int32{10}},
 		{"nothing", nil, false, invalid, nil},
@@ -36,7 +39,8 @@ func TestParse(t *testing.T) {
 		{"nothing under an open tag", []int32{6}, true, invalid, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			kind, body := testTags.parseTurn(tc.sampled, tc.opened)
+			kind, tool, body := testTags.parseTurn(tc.sampled, tc.opened)
+			require.Equal(t, tc.want == searches && slices.Contains(tc.sampled, 8), tool == 1)
 			require.Equal(t, tc.want, kind)
 			require.Equal(t, tc.body, body)
 		})
@@ -56,12 +60,16 @@ func FuzzParse(f *testing.F) {
 				marks = append(marks, int32(b%16))
 			}
 		}
-		kind, body := testTags.parseTurn(sampled, false)
+		kind, tool, body := testTags.parseTurn(sampled, false)
 		want := invalid
 		if n := len(sampled); n >= 3 && len(marks) == 2 && sampled[n-1] == marks[1] && sampled[n-2] != marks[0] {
 			switch [2]int32(marks) {
 			case [2]int32{1, 2}:
 				want = searches
+				require.Zero(t, tool)
+			case [2]int32{7, 8}:
+				want = searches
+				require.Equal(t, 1, tool)
 			case [2]int32{5, 6}:
 				want = answers
 			}

@@ -128,5 +128,5 @@ func (c *Config) TagTokens() []string {
 	if c.Notation == NotationChat {
 		return nil
 	}
-	return []string{"<" + c.Delegate + ">", "</" + c.Delegate + ">"}
+	return append([]string{"<" + c.Delegate + ">", "</" + c.Delegate + ">"}, c.Tags.TagTokens()...)
 }

@@ -33,7 +33,7 @@ func newTags(cfg Config, tok producers.Tokenizer, specs []producers.ToolSpec) (p
 		return nil, nil, fmt.Errorf("tags.tool: %q: a worker may not call it: the task has %s", tool, toolNames(specs))
 	}
 	delegates := cfg.Tags
-	delegates.Tool, delegates.Search = cfg.Delegate, cfg.Delegate
+	delegates.Tool, delegates.Search, delegates.Further = cfg.Delegate, cfg.Delegate, nil
 	plans, err := search.New(delegates, tok)
 	if err != nil {
 		return nil, nil, err
@@ -43,7 +43,7 @@ func newTags(cfg Config, tok producers.Tokenizer, specs []producers.ToolSpec) (p
 		return nil, nil, err
 	}
 	var control []int32
-	for _, name := range []string{cfg.Delegate, cfg.Tags.Search, cfg.Tags.Info, cfg.Tags.Answer} {
+	for _, name := range append([]string{cfg.Delegate, cfg.Tags.Search, cfg.Tags.Info, cfg.Tags.Answer}, cfg.Tags.Further...) {
 		for _, token := range []string{"<" + name + ">", "</" + name + ">"} {
 			id, _ := tok.ID(token) // the search agents have found it
 			control = append(control, id)

@@ -25,6 +25,12 @@ type DemoConfig struct {
 	WrongField float64 `koanf:"wrong_field"`
 	// NoNeighbour is the share of passages, 0 to 1, in which a country whose neighbour is not asked for has none.
 	NoNeighbour float64 `koanf:"no_neighbour"`
+	// Tools are the tools that look-ups are demonstrated with, each as often as any other, between the tags of their names. None is the
+	// agent's only tool, search. Defaults to none.
+	Tools []string `koanf:"tools"`
+	// Missed is the share of the look-ups with the first of several Tools, 0 to 1, that find a passage about something else: the last of
+	// Tools is asked then. Defaults to 0.
+	Missed float64 `koanf:"missed"`
 }
 
 // DefaultDemoConfig is the noise that a prototype ended with: see the fields.
@@ -38,6 +44,9 @@ func (c DemoConfig) Validate() error {
 		check.Between("stop_early", c.StopEarly, 0, 1),
 		check.Between("wrong_field", c.WrongField, 0, 1),
 		check.Between("no_neighbour", c.NoNeighbour, 0, 1),
+		check.Between("missed", c.Missed, 0, 1),
+		check.That(c.Missed == 0 || len(c.Tools) > 1, "missed",
+			"%g: with a single tool nothing else can be asked: name several in tools", c.Missed),
 	)
 }
 
@@ -50,11 +59,17 @@ type Demonstrations struct {
 	words   []int32 // the parts of made-up names
 	lengths []int   // tokens of each real name: made-up ones are as long
 
-	begin, search, searchEnd, info, infoEnd, answer, answerEnd int32
-	what, is, the, of, has, comma, stop, ask, a, region        int32
-	country, neighbour                                         int32
-	fields                                                     [len(fields)]int32
+	// tools are the tags of the tools that look-ups are demonstrated with.
+	tools []tag
+
+	begin, info, infoEnd, answer, answerEnd             int32
+	what, is, the, of, has, comma, stop, ask, a, region int32
+	country, neighbour                                  int32
+	fields                                              [len(fields)]int32
 }
+
+// tag is a tag's two tokens.
+type tag struct{ open, close int32 }
 
 func newDemonstrations(cfg DemoConfig, tok tasks.Tokenizer, names []string) (*Demonstrations, error) {
 	d := &Demonstrations{cfg: cfg, tok: tok}
@@ -66,7 +81,14 @@ func newDemonstrations(cfg DemoConfig, tok tasks.Tokenizer, names []string) (*De
 		}
 		return id
 	}
-	d.begin, d.search, d.searchEnd = id(tasks.TokenBegin), id(tasks.TokenSearch), id(tasks.TokenSearchEnd)
+	d.begin = id(tasks.TokenBegin)
+	d.tools = []tag{{id(tasks.TokenSearch), id(tasks.TokenSearchEnd)}}
+	if len(cfg.Tools) > 0 {
+		d.tools = nil
+	}
+	for _, name := range cfg.Tools {
+		d.tools = append(d.tools, tag{id("<" + name + ">"), id("</" + name + ">")})
+	}
 	d.info, d.infoEnd, d.answer, d.answerEnd = id(tasks.TokenInfo), id(tasks.TokenInfoEnd), id(tasks.TokenAnswer), id(tasks.TokenAnswerEnd)
 	d.what, d.is, d.the, d.of, d.has = id("what"), id("is"), id("the"), id("of"), id("has")
 	d.comma, d.stop, d.ask, d.a, d.region = id(","), id("."), id("?"), id("a"), id("region")
@@ -137,22 +159,17 @@ func (d *Demonstrations) Demonstration(i uint64) (tokens []int32, mask []uint8) 
 	script.addGiven(d.ask)
 
 	if viaRegion {
-		script.addLookUp(region, func() {
-			script.addGiven(region...)
-			script.addGiven(d.is, d.a, d.region, d.of)
-			script.addGiven(first.name...)
-			script.addGiven(d.stop)
-		})
+		script.addLookUp(rng, region, func() { script.addRegion(region, first.name) })
 		if early && (!viaNeighbour || rng.IntN(2) == 0) {
 			return script.finishWith(first.name)
 		}
 	}
-	script.addLookUp(first.name, func() { script.addPassage(first) })
+	script.addLookUp(rng, first.name, func() { script.addPassage(first) })
 	if viaNeighbour {
 		if early {
 			return script.finishWith(first.values[field])
 		}
-		script.addLookUp(second.name, func() { script.addPassage(second) })
+		script.addLookUp(rng, second.name, func() { script.addPassage(second) })
 		return script.finishWith(second.values[field])
 	}
 	if kind == KindOneHop && wrong {
@@ -205,14 +222,44 @@ func (s *script) addSampled(tokens ...int32) {
 	}
 }
 
-// addLookUp writes a search and its passage.
-func (s *script) addLookUp(name []int32, passage func()) {
-	s.addSampled(s.d.search)
+// addLookUp writes a search and its passage: with a tool that is drawn where there are several, and with the last where the first misses.
+func (s *script) addLookUp(rng *rand.Rand, name []int32, passage func()) {
+	tool := 0
+	if len(s.d.tools) > 1 {
+		tool = rng.IntN(len(s.d.tools))
+		if tool == 0 && rng.Float64() < s.d.cfg.Missed {
+			s.addCall(s.d.tools[0], name, func() { s.addOther(rng) })
+			tool = len(s.d.tools) - 1
+		}
+	}
+	s.addCall(s.d.tools[tool], name, passage)
+}
+
+// addCall writes a call of a tool and its passage.
+func (s *script) addCall(tool tag, name []int32, passage func()) {
+	s.addSampled(tool.open)
 	s.addSampled(name...)
-	s.addSampled(s.d.searchEnd)
+	s.addSampled(tool.close)
 	s.addGiven(s.d.info)
 	passage()
 	s.addGiven(s.d.infoEnd)
+}
+
+// addOther writes a passage about something else than was asked for.
+func (s *script) addOther(rng *rand.Rand) {
+	if rng.IntN(2) == 0 {
+		s.addPassage(s.d.drawPlace(rng))
+		return
+	}
+	s.addRegion(s.d.drawName(rng), s.d.drawName(rng))
+}
+
+// addRegion writes the passage about a region.
+func (s *script) addRegion(region, country []int32) {
+	s.addGiven(region...)
+	s.addGiven(s.d.is, s.d.a, s.d.region, s.d.of)
+	s.addGiven(country...)
+	s.addGiven(s.d.stop)
 }
 
 // addPassage writes the passage about a place.

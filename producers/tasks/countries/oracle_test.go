@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/producers/agents"
 	"github.com/weir-rl/weir/producers/agents/search"
 	"github.com/weir-rl/weir/producers/rewards/weighted"
 	"github.com/weir-rl/weir/producers/tasks"
@@ -81,6 +82,66 @@ func TestEveryQuestionCanBeAnsweredWithTheTool(t *testing.T) {
 	report, err := producers.Evaluate(t.Context(), env, task.Sample(tasks.Test, 200, 1), cfg)
 	require.NoError(t, err)
 	require.Zero(t, report.ExactMatch)
+}
+
+// policyOfExperts asks the further tool.
+type policyOfExperts struct{ oracle }
+
+func (p policyOfExperts) Generate(ctx context.Context, r *schemas.GenerateRequest) (*generate.Result, error) {
+	g, err := p.oracle.Generate(ctx, r)
+	text := strings.NewReplacer("<search>", "<expert>", "</search>", "</expert>").Replace(p.task.Tokenizer.Decode(g.Tokens))
+	g.Tokens = p.task.Tokenizer.Encode(text)
+	return g, err
+}
+
+// renamed is a tool by another name.
+type renamed struct {
+	producers.Tool
+	name string
+}
+
+func (r renamed) Spec() producers.ToolSpec { return producers.ToolSpec{Name: r.name} }
+
+// A further tool is called between tags of its own name, and its calls have its own price.
+func TestAFurtherToolIsCalledByItsOwnTags(t *testing.T) {
+	cfg := search.DefaultConfig()
+	cfg.Further = []string{"expert"}
+	task, err := countries.New(countries.DefaultConfig(), tasks.Opening{Tags: cfg.TagTokens()})
+	require.NoError(t, err)
+	agent, err := search.New(cfg, task.Tokenizer)
+	require.NoError(t, err)
+	require.Contains(t, agent.Format().Stop, "</expert>")
+	tool, err := tools.NewSearch(tools.DefaultSearchConfig(), task.Passages)
+	require.NoError(t, err)
+	priced := weighted.DefaultConfig()
+	priced.Costs = map[string]float64{"expert": 0.25}
+	reward, err := weighted.New(priced)
+	require.NoError(t, err)
+	env := producers.Environment{
+		Policy: policyOfExperts{oracle{task}}, Tokenizer: task.Tokenizer, Agent: agent, Reward: reward,
+		Tools: []producers.Tool{nothingFound{tool}, renamed{tool, "expert"}},
+	}
+	for _, q := range task.Sample(tasks.Test, 40, 1) {
+		trajectory, transcript, err := producers.Rollout(t.Context(), &schemas.Ticket{
+			ID: "t", Prompt: q, Limits: schemas.Limits{MaxTurns: 4, MaxTokens: 96}, GroupSize: 1,
+		}, env)
+		require.NoError(t, err)
+		require.InDelta(t, 1.1-0.25*float64(transcript.Calls()), trajectory.Reward, 1e-12, "%s", transcript)
+		for _, turn := range trajectory.Turns {
+			for _, call := range turn.Calls {
+				require.Equal(t, "expert", call.Tool)
+			}
+		}
+	}
+	cfg.Further = []string{"search", "", "info"}
+	require.ErrorContains(t, cfg.Validate(), `further[0]: "search": another tool or tag has this name`)
+	require.ErrorContains(t, cfg.Validate(), "further[1]")
+	require.ErrorContains(t, cfg.Validate(), "further[2]")
+	cfg.Further = []string{"oracle"}
+	_, err = search.New(cfg, task.Tokenizer)
+	require.ErrorContains(t, err, `no token "<oracle>"`)
+	_, err = search.Type().Open(t.Context(), agents.Opening{Config: &cfg, Tokenizer: task.Tokenizer, Tools: []producers.ToolSpec{{Name: "search"}}})
+	require.ErrorContains(t, err, `further[0]: "oracle": the task has no such tool`)
 }
 
 // policyThatGuesses searches once and, finding nothing, answers with the question's subject.

@@ -1,6 +1,7 @@
 package countries
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 
@@ -214,6 +215,46 @@ func TestNoiseRates(t *testing.T) {
 	}
 	require.EqualValues(t, DefaultDemoConfig().OneHopFirst, firsts)
 	require.InDelta(t, 0.65, float64(early)/float64(multi), 0.02)
+}
+
+// With several tools each is demonstrated, and a first look-up that misses is followed by the same with the last.
+func TestLookUpsAreDemonstratedWithSeveralTools(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.Demo.Tools, cfg.Demo.Missed, cfg.Demo.OneHopFirst = []string{"search", "expert"}, 0.4, 0
+	require.NoError(t, cfg.Validate())
+	task, err := New(cfg, tasks.Opening{Tags: []string{"<expert>", "</expert>"}})
+	require.NoError(t, err)
+	calls := regexp.MustCompile(`<(search|expert)> (.*?) </(?:search|expert)> <info> (.*?) </info>`)
+	cheap, missed, dear := 0.0, 0.0, 0.0
+	for i := range uint64(40000) {
+		tokens, _ := task.Demonstration(i)
+		text := task.Tokenizer.Decode(tokens)
+		all := calls.FindAllStringSubmatch(text, -1)
+		require.NotEmpty(t, all, text)
+		for k := 0; k < len(all); k++ {
+			name, query, found := all[k][1], all[k][2], all[k][3]
+			if name == "expert" {
+				dear++
+				require.True(t, strings.HasPrefix(found, query+" "), text)
+				continue
+			}
+			cheap++
+			if strings.HasPrefix(found, query+" ") {
+				continue
+			}
+			missed++
+			k++
+			require.Equal(t, []string{"expert", query}, all[k][1:3], "a miss is followed by the last tool: %s", text)
+		}
+	}
+	require.InDelta(t, 1, cheap/dear, 0.1)
+	require.InDelta(t, 0.4, missed/cheap, 0.02)
+
+	cfg.Demo.Tools = nil
+	require.ErrorContains(t, cfg.Validate(), "demo.missed: 0.4: with a single tool nothing else can be asked")
+	cfg.Demo.Tools = []string{"search", "oracle"}
+	_, err = New(cfg, tasks.Opening{})
+	require.ErrorContains(t, err, "<oracle>")
 }
 
 func TestSampleIsBalanced(t *testing.T) {
