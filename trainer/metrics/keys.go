@@ -21,11 +21,13 @@ var (
 	BatchTokens       = Key{"batch/tokens", "tokens", "Tokens of them, prompts and tool output included.", Gauge{}}
 	BatchLength       = Key{"batch/length", "tokens", "Mean length of a trajectory.", Gauge{}}
 	BatchTurns        = Key{"batch/turns", "calls", "Mean number of tool calls of a trajectory.", Gauge{}}
-	BatchCalls        = Key{"batch/calls/<tool>", "calls", "Mean number of calls of one tool in a trajectory; other as for components.", Gauge{}}
-	BatchStopped      = Key{"batch/stopped/<reason>", "share", "Trajectories that ended so: turns, tokens, timeout and segments are the limits.", Gauge{}}
-	BatchForked       = Key{"batch/forked", "trajectories", "Trajectories trained on that begin with turns of another one of their group (trainer.branch). A step without any has none of these three keys.", Gauge{"batch_forked", "Trajectories of the last batch that begin with turns of another one."}}
-	BatchDiverged     = Key{"batch/forked_diverged", "trajectories", "Of them, those that have fewer turns of it than they were to have: a tool answered otherwise. Many: the tools do not give the same answer to the same call, and branching brings little.", Gauge{}}
-	BatchValueTokens  = Key{
+	BatchCalls        = Key{
+		"batch/calls/<tool>", "calls", "Mean number of calls of one tool in a trajectory; other as for components.", Gauge{},
+	}
+	BatchStopped     = Key{"batch/stopped/<reason>", "share", "Trajectories that ended so: turns, tokens, timeout and segments are the limits.", Gauge{}}
+	BatchForked      = Key{"batch/forked", "trajectories", "Trajectories trained on that begin with turns of another one of their group (trainer.branch). A step without any has none of these three keys.", Gauge{"batch_forked", "Trajectories of the last batch that begin with turns of another one."}}
+	BatchDiverged    = Key{"batch/forked_diverged", "trajectories", "Of them, those that have fewer turns of it than they were to have: a tool answered otherwise. Many: the tools do not give the same answer to the same call, and branching brings little.", Gauge{}}
+	BatchValueTokens = Key{
 		"batch/value_tokens", "tokens",
 		"Tokens that producers sampled for the values of their states (producer.values.samples), beside batch/tokens: what vineppo costs.",
 		Gauge{"batch_value_tokens", "Tokens sampled for the values of the last batch's states."},

@@ -67,7 +67,10 @@ func (t *Tool) Spec() producers.ToolSpec {
 
 // Open opens the episode's world; no process starts before the first cell.
 func (t *Tool) Open(_ context.Context, s producers.Session) error {
-	made := &session{id: rand.Text(), functions: map[string]tasks.Functions{}, opening: opening{NotepadBytes: t.cfg.NotepadBytes, Submit: t.cfg.Submit}}
+	made := &session{
+		id: rand.Text(), functions: map[string]tasks.Functions{},
+		opening: opening{NotepadBytes: t.cfg.NotepadBytes, Submit: t.cfg.Submit},
+	}
 	if t.cfg.SingleCalls {
 		made.opening.Single = noSingleCall
 	}
