@@ -86,7 +86,8 @@ func (c Config) Validate() error {
 		check.Section("cut", c.Cut.Validate()),
 		check.Section("tags", c.Tags.Validate()),
 		check.Section("chat", c.Chat.Validate()),
-		check.That(c.Chat.System == "", "chat.system", "%q: the planner and the worker have one each: set planner.system and worker.system", c.Chat.System),
+		check.That(c.Chat.System == "", "chat.system",
+			"%q: the planner and the worker have one each: set planner.system and worker.system", c.Chat.System),
 	)
 }
 

@@ -15,7 +15,8 @@ import (
 // so.
 func (d *Demonstrations) Rewrite(by tasks.Demonstrator) (tasks.Demonstrations, error) {
 	if _, ok := by.(*team.Agent); !ok {
-		return nil, errors.New("they are of another agent than the task's, which writes its own: name a file of demonstrations in a task of type jsonl or corpus")
+		return nil, errors.New("they are of another agent than the task's, which writes its own: name a file of demonstrations in a task of " +
+			"type jsonl or corpus")
 	}
 	out := &delegated{Demonstrations: d, by: by}
 	for _, i := range []uint64{0, d.cfg.OneHopFirst, d.cfg.OneHopFirst + 1} { // a worker's, and a demonstration of each

@@ -103,7 +103,8 @@ func (c *Config) Validate() error {
 func (n Noise) Validate() error {
 	var total error
 	if n.Start != n.End && n.Total == 0 {
-		total = errors.New("total: 0: want after how many prompts, or versions, the noise is end, such as trainer.steps times trainer.batch_groups")
+		total = errors.New("total: 0: want after how many prompts, or versions, the noise is end, " +
+			"such as trainer.steps times trainer.batch_groups")
 	}
 	return check.All(
 		check.Between("start", n.Start, 0, 1),

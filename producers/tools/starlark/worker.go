@@ -134,7 +134,9 @@ var errTooSlow = errors.New("the cell could not be interrupted")
 var errEnded = errors.New("the worker ended")
 
 // runCell runs a cell: answer calls a function of the world. After any error the worker is dead.
-func (w *worker) runCell(ctx context.Context, session string, c cell, limit time.Duration, answer func(asked) (returned, error)) (*finished, error) {
+func (w *worker) runCell(
+	ctx context.Context, session string, c cell, limit time.Duration, answer func(asked) (returned, error),
+) (*finished, error) {
 	id, replies := rand.Text(), make(chan reply, 1)
 	w.mu.Lock()
 	w.waiting[id] = replies
