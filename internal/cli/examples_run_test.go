@@ -54,6 +54,7 @@ var runnables = map[string]runnable{
 	"branch/run.yaml":           {coldStart: "60", calls: []string{"starlark"}, forks: true},
 	"hotpot/run.yaml":           {coldStart: "60", calls: []string{"search"}},
 	"simulated-search/run.yaml": {coldStart: "200", calls: []string{"search"}},
+	"two-tools.yaml":            {coldStart: "200", calls: []string{"search", "expert"}},
 	"tool-servers/run.yaml": {
 		model: true, sandbox: true, servers: toolServers, coldStart: "80", calls: []string{"search", "calculator", "stock", "starlark"},
 	},

@@ -18,8 +18,8 @@ import (
 //	TERM >= 0.9                         grpo final >= 0.9
 //	ARM reaches 0.9 in at most SHARE    grpo reaches 0.9 in at most half of gspo's steps
 //
-// A TERM is ARM METRIC, ARM steps to 0.9 or ARM seconds to 0.9; a METRIC can be a key of metrics.jsonl too, such as policy/entropy: its mean over the last
-// quarter of the steps. The operators are >=, >, <= and <. After "in at most" stands half of, a third of, a quarter
+// A TERM is ARM METRIC, ARM steps to 0.9, ARM seconds to 0.9, ARM tokens to 0.9, ARM score at 400000 tokens or ARM area to 400000 tokens; a
+// METRIC can be a key of metrics.jsonl too, such as policy/entropy: its mean over the last quarter of the steps. The operators are >=, >, <= and <. After "in at most" stands half of, a third of, a quarter
 // of, 0.7 of or 2 times ARM's steps, ARM's steps, or a number such as 30 steps.
 type Claim struct {
 	// Text is the sentence.
@@ -35,8 +35,9 @@ type Claim struct {
 // Term is a number of an arm's run.
 type Term struct {
 	Arm, Metric string
-	// Score belongs to the metrics steps and seconds.
-	Score float64
+	// Score belongs to the metrics steps, seconds and tokens to, Tokens to score at and area to.
+	Score  float64
+	Tokens float64
 }
 
 // The metrics of what it takes to a score: versions, and seconds of wall-clock since the first score.
@@ -158,7 +159,7 @@ func (p *claimParser) parseReaches(c *Claim) (err error) {
 	if !owns || !p.takeWords("steps") || c.Factor <= 0 {
 		return errors.New("want the steps of another arm, such as b's steps")
 	}
-	c.Right = &Term{arm, metricSteps, c.Left.Score}
+	c.Right = &Term{Arm: arm, Metric: metricSteps, Score: c.Left.Score}
 	return nil
 }
 
@@ -222,6 +223,9 @@ func (p *claimParser) parseMetric(t *Term) (err error) {
 		t.Score, err = p.parseScore()
 		return err
 	}
+	if read, err := p.parseTokens(t); read {
+		return err
+	}
 	if isRecordKey(t.Metric) {
 		if !knownRecordKey(t.Metric) {
 			return fmt.Errorf("%q: want a key of docs/metrics.md, such as %s", t.Metric, metrics.PolicyEntropy.Name)
@@ -229,7 +233,8 @@ func (p *claimParser) parseMetric(t *Term) (err error) {
 		return nil
 	}
 	if !slices.Contains(termMetrics, t.Metric) {
-		return fmt.Errorf("%q: want a metric: %s, steps or seconds to a score, or a key of docs/metrics.md",
+		return fmt.Errorf("%q: want a metric: %s, steps, seconds or tokens to a score, score at or area to a number of tokens, "+
+			"or a key of docs/metrics.md",
 			t.Metric, strings.Join(termMetrics, ", "))
 	}
 	return nil

@@ -13,18 +13,18 @@ import (
 func TestClaimsAreParsed(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]Claim{
-		"a reaches 0.9 in at most half of b's steps":      {Left: Term{"a", "steps", 0.9}, Operator: "<=", Factor: 0.5, Right: &Term{"b", "steps", 0.9}},
-		"a reaches 0.9 in at most a quarter of b's steps": {Left: Term{"a", "steps", 0.9}, Operator: "<=", Factor: 0.25, Right: &Term{"b", "steps", 0.9}},
-		"a reaches 0.9 in at most b's steps":              {Left: Term{"a", "steps", 0.9}, Operator: "<=", Factor: 1, Right: &Term{"b", "steps", 0.9}},
-		"a reaches 0.9 in at most 2 times b's steps":      {Left: Term{"a", "steps", 0.9}, Operator: "<=", Factor: 2, Right: &Term{"b", "steps", 0.9}},
-		"a reaches 0.9 in at most 30 steps":               {Left: Term{"a", "steps", 0.9}, Operator: "<=", Factor: 1, Plus: 30},
+		"a reaches 0.9 in at most half of b's steps":      {Left: Term{Arm: "a", Metric: "steps", Score: 0.9}, Operator: "<=", Factor: 0.5, Right: &Term{Arm: "b", Metric: "steps", Score: 0.9}},
+		"a reaches 0.9 in at most a quarter of b's steps": {Left: Term{Arm: "a", Metric: "steps", Score: 0.9}, Operator: "<=", Factor: 0.25, Right: &Term{Arm: "b", Metric: "steps", Score: 0.9}},
+		"a reaches 0.9 in at most b's steps":              {Left: Term{Arm: "a", Metric: "steps", Score: 0.9}, Operator: "<=", Factor: 1, Right: &Term{Arm: "b", Metric: "steps", Score: 0.9}},
+		"a reaches 0.9 in at most 2 times b's steps":      {Left: Term{Arm: "a", Metric: "steps", Score: 0.9}, Operator: "<=", Factor: 2, Right: &Term{Arm: "b", Metric: "steps", Score: 0.9}},
+		"a reaches 0.9 in at most 30 steps":               {Left: Term{Arm: "a", Metric: "steps", Score: 0.9}, Operator: "<=", Factor: 1, Plus: 30},
 		"a final >= b final":                              {Left: Term{Arm: "a", Metric: "final"}, Operator: ">=", Factor: 1, Right: &Term{Arm: "b", Metric: "final"}},
 		"a sampled > b sampled + 0.1":                     {Left: Term{Arm: "a", Metric: "sampled"}, Operator: ">", Factor: 1, Right: &Term{Arm: "b", Metric: "sampled"}, Plus: 0.1},
 		"a processor <= 0.5 * b processor - 3":            {Left: Term{Arm: "a", Metric: "processor"}, Operator: "<=", Factor: 0.5, Right: &Term{Arm: "b", Metric: "processor"}, Plus: -3},
 		"a policy/entropy > b policy/entropy":             {Left: Term{Arm: "a", Metric: "policy/entropy"}, Operator: ">", Factor: 1, Right: &Term{Arm: "b", Metric: "policy/entropy"}},
 		"a predicted >= a end - 0.02":                     {Left: Term{Arm: "a", Metric: "predicted"}, Operator: ">=", Factor: 1, Right: &Term{Arm: "a", Metric: "end"}, Plus: -0.02},
 		"a reward/component/tool > 0.5":                   {Left: Term{Arm: "a", Metric: "reward/component/tool"}, Operator: ">", Factor: 1, Plus: 0.5},
-		"a steps to 0.8 < 12":                             {Left: Term{"a", "steps", 0.8}, Operator: "<", Factor: 1, Plus: 12},
+		"a steps to 0.8 < 12":                             {Left: Term{Arm: "a", Metric: "steps", Score: 0.8}, Operator: "<", Factor: 1, Plus: 12},
 	} {
 		want.Text = text
 		got, err := ParseClaim(text)
@@ -122,16 +122,54 @@ func TestSecondsToAScoreBeginAtTheFirstScore(t *testing.T) {
 	}
 	records := []report.Record{at(100, "evaluated", 0.2), at(110, "step_done", 0), at(112, "evaluated", 0.5), at(130, "evaluated", 0.9), at(150, "evaluated", 0.8)}
 	s := &Scores{seconds: secondsOf(records), curve: report.Collect(records, "evaluated", "eval/exact_match", "")}
-	require.Equal(t, exactBounds(30), s.valueOf(Term{"a", "seconds", 0.9}))
-	require.Equal(t, exactBounds(12), s.valueOf(Term{"a", "seconds", 0.4}))
-	require.Equal(t, bounds{50, math.Inf(1)}, s.valueOf(Term{"a", "seconds", 0.95}))
+	require.Equal(t, exactBounds(30), s.valueOf(Term{Arm: "a", Metric: "seconds", Score: 0.9}))
+	require.Equal(t, exactBounds(12), s.valueOf(Term{Arm: "a", Metric: "seconds", Score: 0.4}))
+	require.Equal(t, bounds{50, math.Inf(1)}, s.valueOf(Term{Arm: "a", Metric: "seconds", Score: 0.95}))
 	c, err := ParseClaim("a seconds to 0.9 < 0.5 * b seconds to 0.9")
 	require.NoError(t, err)
 	require.Equal(t, Claim{
-		Text: c.Text, Left: Term{"a", "seconds", 0.9}, Operator: "<", Factor: 0.5, Right: &Term{"b", "seconds", 0.9},
+		Text: c.Text, Left: Term{Arm: "a", Metric: "seconds", Score: 0.9}, Operator: "<", Factor: 0.5, Right: &Term{Arm: "b", Metric: "seconds", Score: 0.9},
 	}, c)
 	_, err = ParseClaim("a seconds > 3")
 	require.ErrorContains(t, err, `want "to" and a score after seconds`)
+}
+
+// At equal tokens runs are compared whose steps have unequal numbers of them.
+func TestClaimsAtEqualTokens(t *testing.T) {
+	t.Parallel()
+	var records []report.Record
+	for v, score := range []float64{0.1, 0.2, 0.6, 0.9} {
+		if v > 0 {
+			records = append(records, report.Record{Type: "step_done", Step: int64(v), Metrics: map[string]float64{"total/tokens": 100 * float64(v)}})
+		}
+		records = append(records, report.Record{Type: "evaluated", PolicyVersion: int64(v), Metrics: map[string]float64{"eval/exact_match": score}})
+	}
+	s := &Scores{tokens: tokensOf(records), Tokens: 300, curve: report.Collect(records, "evaluated", "eval/exact_match", "")}
+	require.Equal(t, []float64{0, 100, 200, 300}, s.tokens)
+	for text, want := range map[string]bounds{
+		"a tokens to 0.6 < b tokens to 0.6": exactBounds(200), "a tokens to 0.95 < 9": {300, math.Inf(1)}, "a tokens < 9": exactBounds(300),
+		"a score at 299 tokens > 0.5": exactBounds(0.6), "a score at 300 tokens > 0.5": exactBounds(0.9),
+		"a score at 301 tokens > 0.5": {math.Inf(-1), math.Inf(1)}, "a area to 301 tokens > 0.5": {math.Inf(-1), math.Inf(1)},
+		"a area to 100 tokens > b area to 100 tokens": exactBounds(0.15), "a area to 150 tokens > 0": exactBounds((15 + 15) / 150.),
+		"a area to 300 tokens > 0": exactBounds((15 + 40 + 75) / 300.),
+	} {
+		c, err := ParseClaim(text)
+		require.NoError(t, err, text)
+		have := s.valueOf(c.Left)
+		if math.IsInf(want.low, 0) || math.IsInf(want.high, 0) {
+			require.Equal(t, want, have, text)
+			continue
+		}
+		require.InDelta(t, want.low, have.low, 1e-12, text)
+		require.InDelta(t, want.high, have.high, 1e-12, text)
+	}
+	for text, want := range map[string]string{
+		"a score > 0.5": `want "at" and a number of tokens`, "a score at 0 tokens > 1": "want a number of tokens", "a area to 5 > 1": "want a number of tokens",
+		"a tokens to 2 > 1": "want a score above 0",
+	} {
+		_, err := ParseClaim(text)
+		require.ErrorContains(t, err, want)
+	}
 }
 
 // A number of the steps is its mean over the last quarter of them: of five steps, the last two.

@@ -30,6 +30,8 @@ type Scores struct {
 	Predicted *float64 `json:"predicted,omitempty"`
 	// seconds are those from the first score to the score of each version of curve, with the pauses of a run that was interrupted.
 	seconds []float64
+	// tokens are those trained on before the score of each version of curve.
+	tokens []float64
 	// curve is the greedy score on the validation split over the versions.
 	curve report.Series
 	// steps are the numbers of the steps, in order.
@@ -40,6 +42,14 @@ type Scores struct {
 type bounds struct{ low, high float64 }
 
 func exactBounds(v float64) bounds { return bounds{v, v} }
+
+// knownBounds are those of a number that a run may lack.
+func knownBounds(v float64, ok bool) bounds {
+	if !ok {
+		return bounds{math.Inf(-1), math.Inf(1)}
+	}
+	return exactBounds(v)
+}
 
 // readScores reads the numbers of a finished run.
 func readScores(r *Run) (*Scores, error) {
@@ -58,7 +68,7 @@ func readScores(r *Run) (*Scores, error) {
 	if v, ok := predictEnd(s.curve); ok {
 		s.Predicted = &v
 	}
-	s.seconds = secondsOf(records)
+	s.seconds, s.tokens = secondsOf(records), tokensOf(records)
 	best := 0.0
 	for _, y := range s.curve.Y {
 		best = max(best, y)
@@ -125,6 +135,12 @@ func (s *Scores) valueOf(t Term) bounds {
 		return s.stepsTo(t.Score)
 	case metricSeconds:
 		return s.secondsTo(t.Score)
+	case metricTokensTo:
+		return s.tokensTo(t.Score)
+	case metricScoreAt:
+		return knownBounds(s.scoreAt(t.Tokens))
+	case metricAreaTokens:
+		return knownBounds(s.areaTo(t.Tokens))
 	case "final":
 		return exactBounds(s.Final)
 	case "sampled":
@@ -146,10 +162,7 @@ func (s *Scores) valueOf(t Term) bounds {
 	case "processor":
 		return exactBounds(s.ProcessorSeconds)
 	}
-	if v, ok := s.lateMean(t.Metric); ok {
-		return exactBounds(v)
-	}
-	return bounds{math.Inf(-1), math.Inf(1)}
+	return knownBounds(s.lateMean(t.Metric))
 }
 
 // lateMean is the mean of a step's number over the last quarter of the steps, rounded up; false where none of these steps has it.
