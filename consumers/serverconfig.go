@@ -54,7 +54,7 @@ type ServerConfig struct {
 	APIKey      string `koanf:"api_key"`
 	AdminAPIKey string `koanf:"admin_api_key"`
 	// Transfer is how versions reach a server: auto, through the shared memory of this machine where the server has Weir's plugin and takes
-	// them, else as a folder; or off, always as a folder. The plugin is for vLLM; a vllm or python command that Weir starts gets it. Defaults
+	// them, else as a folder; or off, always as a folder. A server that Weir starts by a command of its own name or by python has it. Defaults
 	// to auto.
 	Transfer string `koanf:"transfer"`
 	// StartTimeout bounds how long a server may take to be ready. Defaults to 20m.

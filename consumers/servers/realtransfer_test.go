@@ -21,11 +21,11 @@ import (
 	"github.com/weir-rl/weir/internal/realpython"
 )
 
-// pluginOf is a folder with the plugin.
-func pluginOf(t *testing.T) string {
+// pluginOf is a folder with the plugin of a kind.
+func pluginOf(t *testing.T, kind servers.Plugged) string {
 	t.Helper()
 	dir := t.TempDir()
-	require.NoError(t, vllm.Kind{}.WritePlugin(dir))
+	require.NoError(t, servers.WritePlugin(dir, kind.Plugin()))
 	return dir
 }
 
@@ -37,14 +37,14 @@ type director struct {
 	n       int
 }
 
-func newDirector(t *testing.T, url string) *director {
+func newDirector(t *testing.T, kind servers.Kind, url string) *director {
 	t.Helper()
 	remote := servers.NewRemote(url, "", "")
 	t.Cleanup(remote.Close)
-	speaker := vllm.Kind{}.Speak(remote)
+	speaker := kind.Speak(remote)
 	_, err := speaker.Model(t.Context())
 	require.NoError(t, err)
-	return &director{t: t, speaker: speaker, staging: speaker.(servers.Transferrer)} //nolint:forcetypeassert // vLLM's is
+	return &director{t: t, speaker: speaker, staging: speaker.(servers.Transferrer)} //nolint:forcetypeassert // of both kinds
 }
 
 // likely are the most likely tokens after some contexts, whose log-probabilities are computed anew.
@@ -96,38 +96,9 @@ func (d *director) paused(do func()) {
 	require.NoError(d.t, d.speaker.Resume(d.t.Context()))
 }
 
-// halfPlugin is the plugin with loads that fail half way, in the middle of a layer, under the label half.
-const halfPlugin = `
-import weir_vllm
-
-class Half(list):
-    def __iter__(self):
-        for i, (name, tensor) in enumerate(list.__iter__(self)):
-            if "layers.1" in name and "k_proj" in name:
-                raise RuntimeError("injected")
-            yield name, tensor
-
-class Transfer(weir_vllm.Transfer):
-    def weir_load(self, label):
-        if label == "half":
-            self._weir_staged.thread.join()
-            self._weir_staged.tensors = Half(self._weir_staged.tensors)
-        return weir_vllm.Transfer.weir_load(self, label)
-`
-
-// A published vLLM with the plugin takes versions through shared memory: its log-probabilities are to the bit those after a load of the same
-// folder. A version that it cannot take is refused by its reason, and leaves weights and label as they were.
-func TestAPublishedVLLMTakesVersionsThroughSharedMemory(t *testing.T) {
-	program := realpython.VLLM(t)
-	setRealEnv(t)
-	first := newRealWorld(t, program, "", nil)
-	first.dir, first.folders = memoryDir(t), map[int64]string{}
-	plugin := pluginOf(t)
-	require.NoError(t, os.WriteFile(filepath.Join(plugin, "half.py"), []byte(halfPlugin), 0o644))
-	t.Setenv("PYTHONPATH", plugin)
-	url := startReal(t, program, first.folder(1000), "--worker-extension-cls", "half.Transfer")
-	d := newDirector(t, url)
-
+// sameAsFolders has ten versions loaded through shared memory, each of which is to the bit what its folder is.
+func (d *director) sameAsFolders(t *testing.T, first *world) {
+	t.Helper()
 	t.Run("the same as a folder's, to the bit", func(t *testing.T) {
 		d.t = t
 		require.NoError(t, d.staging.BeginTransfers(t.Context()))
@@ -136,7 +107,7 @@ func TestAPublishedVLLMTakesVersionsThroughSharedMemory(t *testing.T) {
 			dir := first.folder(v)
 			label := fmt.Sprint("memory-", v)
 			require.NoError(t, d.stage(label, dir, stagedFiles(t, dir)))
-			d.paused(func() { require.NoError(t, d.staging.LoadStaged(t.Context(), label)) })
+			d.paused(func() { require.NoError(t, d.staging.LoadStaged(t.Context(), dir, label, servers.Keep)) })
 			has, err := d.speaker.Label(t.Context())
 			require.NoError(t, err)
 			require.Equal(t, label, has)
@@ -150,6 +121,11 @@ func TestAPublishedVLLMTakesVersionsThroughSharedMemory(t *testing.T) {
 			before = memory
 		}
 	})
+}
+
+// refusesWhatItCannotTake has versions refused by their reasons, with weights and label as they were.
+func (d *director) refusesWhatItCannotTake(t *testing.T, first *world) {
+	t.Helper()
 	t.Run("what cannot be taken", func(t *testing.T) {
 		d.t = t
 		was := d.likely()
@@ -183,7 +159,7 @@ func TestAPublishedVLLMTakesVersionsThroughSharedMemory(t *testing.T) {
 				err := d.stage("wrong", other, files)
 				require.ErrorContains(t, err, c.why)
 				t.Log(err)
-				d.paused(func() { require.Error(t, d.staging.LoadStaged(t.Context(), "wrong")) })
+				d.paused(func() { require.Error(t, d.staging.LoadStaged(t.Context(), other, "wrong", servers.Keep)) })
 				require.Equal(t, was, d.likely())
 				label, err := d.speaker.Label(t.Context())
 				require.NoError(t, err)
@@ -191,6 +167,43 @@ func TestAPublishedVLLMTakesVersionsThroughSharedMemory(t *testing.T) {
 			})
 		}
 	})
+}
+
+// halfPlugin is the plugin with loads that fail half way, in the middle of a layer, under the label half.
+const halfPlugin = `
+import weir_vllm
+
+class Half(list):
+    def __iter__(self):
+        for i, (name, tensor) in enumerate(list.__iter__(self)):
+            if "layers.1" in name and "k_proj" in name:
+                raise RuntimeError("injected")
+            yield name, tensor
+
+class Transfer(weir_vllm.Transfer):
+    def weir_load(self, label):
+        if label == "half":
+            staged = self.weir_stages().staged
+            staged.thread.join()
+            staged.tensors = Half(staged.tensors)
+        return weir_vllm.Transfer.weir_load(self, label)
+`
+
+// A published vLLM with the plugin takes versions through shared memory: its log-probabilities are to the bit those after a load of the same
+// folder. A version that it cannot take is refused by its reason, and leaves weights and label as they were.
+func TestAPublishedVLLMTakesVersionsThroughSharedMemory(t *testing.T) {
+	program := realpython.VLLM(t)
+	setRealEnv(t)
+	first := newRealWorld(t, program, "", nil)
+	first.dir, first.folders = memoryDir(t), map[int64]string{}
+	plugin := pluginOf(t, vllm.Kind{})
+	require.NoError(t, os.WriteFile(filepath.Join(plugin, "half.py"), []byte(halfPlugin), 0o644))
+	t.Setenv("PYTHONPATH", plugin)
+	url := startReal(t, program, first.folder(1000), "--worker-extension-cls", "half.Transfer")
+	d := newDirector(t, vllm.Kind{}, url)
+
+	d.sameAsFolders(t, first)
+	d.refusesWhatItCannotTake(t, first)
 	t.Run("a load that fails half way", func(t *testing.T) {
 		d.t = t
 		whole := map[int64][][]servers.Likely{}
@@ -200,7 +213,7 @@ func TestAPublishedVLLMTakesVersionsThroughSharedMemory(t *testing.T) {
 		}
 		require.NoError(t, d.stage("half", first.folder(2), stagedFiles(t, first.folder(2))))
 		d.paused(func() {
-			require.ErrorContains(t, d.staging.LoadStaged(t.Context(), "half"), "injected")
+			require.ErrorContains(t, d.staging.LoadStaged(t.Context(), first.folder(2), "half", servers.Keep), "injected")
 			label, err := d.speaker.Label(t.Context())
 			require.NoError(t, err)
 			require.Equal(t, "before", label)
@@ -220,7 +233,7 @@ func TestAPublishedVLLMTakesVersionsThroughSharedMemory(t *testing.T) {
 		})
 		require.Equal(t, whole[0], d.likely())
 		require.NoError(t, d.stage("next", first.folder(1), stagedFiles(t, first.folder(1))))
-		d.paused(func() { require.NoError(t, d.staging.LoadStaged(t.Context(), "next")) })
+		d.paused(func() { require.NoError(t, d.staging.LoadStaged(t.Context(), first.folder(1), "next", servers.Keep)) })
 		require.Equal(t, whole[1], d.likely())
 	})
 	for _, mode := range []consumers.SwapMode{consumers.SwapKeep, consumers.SwapRecompute} {

@@ -50,14 +50,26 @@ func setRealEnv(t *testing.T) {
 // it.
 func startReal(t *testing.T, program, dir string, more ...string) string {
 	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	port := l.Addr().(*net.TCPAddr).Port //nolint:forcetypeassert // it is TCP
-	require.NoError(t, l.Close())
+	port := freePort(t)
 	args, env := vllm.Kind{}.Command(servers.Start{
 		Command: []string{program, "serve"}, Args: append(slices.Clone(realArgs), more...), Dir: dir, Port: port, MaxTokens: fakemodel.Config().MaxPositions,
-		Slots: 16, Seed: 17, Offers: func(string) bool { return true }, Plugin: pluginOf(t),
+		Slots: 16, Seed: 17, Offers: func(string) bool { return true }, Plugin: pluginOf(t, vllm.Kind{}),
 	})
+	return startServer(t, args, env, port)
+}
+
+// freePort is a port that nobody listens at.
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, l.Close()) }()
+	return l.Addr().(*net.TCPAddr).Port //nolint:forcetypeassert // it is TCP
+}
+
+// startServer starts a server and returns its URL when it is healthy. The test ends it.
+func startServer(t *testing.T, args, env []string, port int) string {
+	t.Helper()
 	cmd := exec.Command(args[0], args[1:]...) //nolint:noctx // the test's end ends it
 	cmd.Env = append(os.Environ(), env...)
 	var out bytes.Buffer
@@ -88,7 +100,7 @@ func startReal(t *testing.T, program, dir string, more ...string) string {
 			t.Fatal("the server is not ready after 10 minutes")
 		}
 	}
-	t.Logf("vLLM serves after %.0f s", time.Since(began).Seconds())
+	t.Logf("it serves after %.0f s", time.Since(began).Seconds())
 	return url
 }
 
@@ -147,16 +159,11 @@ func hazards(t *testing.T, version int64, context, answer, stops []int32) (out [
 	return out
 }
 
-// A published vLLM on a processor, driven as a run drives it: the probe, log-probabilities, ends, ten versions while it generates, each mode of a
-// swap.
-func TestAPublishedVLLMServesARun(t *testing.T) {
-	program := realpython.VLLM(t)
-	setRealEnv(t)
-	first := newRealWorld(t, program, "", nil)
-	url := startReal(t, program, first.folder(1000))
-
+// servesAsTheModel holds a server's log-probabilities, and the share of its answers that end, against Weir's own engine.
+func servesAsTheModel(t *testing.T, newOne func(t *testing.T, change func(*consumers.Config)) *world) {
+	t.Helper()
 	t.Run("its log-probabilities are those of Weir's engine", func(t *testing.T) {
-		w := newRealWorld(t, program, url, nil)
+		w := newOne(t, nil)
 		w.run()
 		w.swapSoon(0)
 		most := 0.0
@@ -169,7 +176,7 @@ func TestAPublishedVLLMServesARun(t *testing.T) {
 		require.Less(t, most, 1e-4)
 	})
 	t.Run("its answers end as often as the model's", func(t *testing.T) {
-		w := newRealWorld(t, program, url, func(c *consumers.Config) { c.Server.EndsEvery = 1 })
+		w := newOne(t, func(c *consumers.Config) { c.Server.EndsEvery = 1 })
 		w.run()
 		w.swapSoon(0)
 		stops := []int32{2, 11}
@@ -200,6 +207,20 @@ func TestAPublishedVLLMServesARun(t *testing.T) {
 		t.Logf("%.0f of 300 answers ended at a stop token, %.1f by the model's probabilities: %.1f standard deviations", ended, expected, (ended-expected)/math.Sqrt(variance))
 		require.Greater(t, ended, 30.0)
 		require.Less(t, math.Abs(ended-expected), 4*math.Sqrt(variance))
+	})
+}
+
+// A published vLLM on a processor, driven as a run drives it: the probe, log-probabilities, ends, ten versions while it generates, each mode of a
+// swap.
+func TestAPublishedVLLMServesARun(t *testing.T) {
+	program := realpython.VLLM(t)
+	setRealEnv(t)
+	first := newRealWorld(t, program, "", nil)
+	url := startReal(t, program, first.folder(1000))
+
+	servesAsTheModel(t, func(t *testing.T, change func(*consumers.Config)) *world {
+		t.Helper()
+		return newRealWorld(t, program, url, change)
 	})
 	for _, mode := range []consumers.SwapMode{consumers.SwapKeep, consumers.SwapRecompute, consumers.SwapDrain} {
 		t.Run("versions while it generates, "+string(mode), func(t *testing.T) {

@@ -95,7 +95,7 @@ func (p *process) writePlugin() (string, error) {
 		return "", nil
 	}
 	dir := filepath.Join(p.cfg.Server.Dir, pluginName)
-	return dir, kind.WritePlugin(dir)
+	return dir, WritePlugin(dir, kind.Plugin())
 }
 
 // TakesMemory reports whether servers are started such that they can take versions through the shared memory of this machine: by a command

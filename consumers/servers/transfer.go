@@ -15,14 +15,14 @@ import (
 
 // Transferrer is a [Speaker] of a server whose workers may take a version's weights from shared memory, where Weir's plugin runs in them.
 type Transferrer interface {
-	// BeginTransfers forgets what is staged. It fails, with the reason, where the server takes no weights from shared memory.
+	// BeginTransfers forgets a staged version. It fails, with the reason, where the server takes no weights from shared memory.
 	BeginTransfers(ctx context.Context) error
 	// Stage has the server look at a version's files while it samples. It is false as long as the server is not done, and fails where the
 	// server cannot take them: nothing was touched then.
 	Stage(ctx context.Context, label, dir string, files []StagedFile) (done bool, err error)
-	// LoadStaged replaces the weights by the staged version's, which are called label from then on. Where it fails the weights may be
-	// of two versions, and the label is as it was.
-	LoadStaged(ctx context.Context, label string) error
+	// LoadStaged replaces the weights by the staged version's, of the folder dir, which are called label from then on, as [Speaker.Load]
+	// does. Where it fails the weights may be of two versions, and the label is as it was.
+	LoadStaged(ctx context.Context, dir, label string, m Mode) error
 }
 
 // StagedFile is a file of weights as its writer saw it, so that a server on another machine does not take another file of that name.
@@ -35,8 +35,8 @@ type StagedFile struct {
 
 // Plugged is a kind whose started servers can have Weir's plugin.
 type Plugged interface {
-	// WritePlugin writes the plugin into a folder.
-	WritePlugin(dir string) error
+	// Plugin is the plugin's files, the module that the server imports first.
+	Plugin() []PluginFile
 }
 
 // The places that a version is loaded from, and the reasons why it is not shared memory: the labels of
@@ -53,11 +53,12 @@ const (
 	reasonLoad   = "load"   // the load from shared memory failed
 )
 
-// transferState has what a keeper knows about a server's transfers.
+// transferState has the facts of a keeper about a server's transfers.
 type transferState struct {
-	// takes is whether the server takes weights from shared memory; told is the last reason that was logged.
-	takes bool
-	told  string
+	// takes is whether the server takes weights from shared memory, asked whether it has answered that; told is the last reason that was
+	// logged.
+	takes, asked bool
+	told         string
 	// staged is whether the version that is to be loaded is staged at the server, reason why not.
 	staged bool
 	reason string
@@ -71,18 +72,28 @@ const (
 	lastStage  = 100 * time.Millisecond
 )
 
-// beginTransfers finds out whether the server takes weights from shared memory.
+// beginTransfers finds out whether the server takes weights from shared memory. It is asked some times where it does not answer that, as
+// where it is to resume, and then before each version.
 func (s *server) beginTransfers(ctx context.Context) {
 	s.keeper.transfer = transferState{}
 	t, is := s.speaker.(Transferrer)
 	if !is || s.pool.cfg.Server.Transfer == consumers.TransferOff {
 		return
 	}
+	for i := 0; !s.askTransfers(ctx, t) && i < maxResumes-1 && ctx.Err() == nil && (s.own == nil || s.own.isRunning()); i++ {
+		s.waitForWork(ctx, nil, firstTry<<i)
+	}
+}
+
+// askTransfers asks the server whether it takes weights from shared memory, and reports whether it has answered that.
+func (s *server) askTransfers(ctx context.Context, t Transferrer) bool {
+	state := &s.keeper.transfer
 	err := s.controlRequest(ctx, t.BeginTransfers)
-	s.keeper.transfer.takes = err == nil
+	state.takes, state.asked = err == nil, err == nil || errors.Is(err, errNoTransfer)
 	if err != nil {
 		s.tellFolder("its versions are loaded from folders", err)
 	}
+	return state.asked
 }
 
 // stageVersion has the server look at a version's files while it samples, so that the pause has to copy them alone.
@@ -94,7 +105,7 @@ func (s *server) stageVersion(ctx context.Context, want *consumers.Snapshot) {
 	case s.pool.cfg.Server.Transfer == consumers.TransferOff:
 		state.reason = reasonOff
 		return
-	case !is || !state.takes:
+	case !is, !state.asked && !s.askTransfers(ctx, t), !state.takes:
 		state.reason = reasonPlugin
 		return
 	}
@@ -141,7 +152,7 @@ func (s *server) loadWanted(ctx context.Context, want *consumers.Snapshot, mode 
 		state.staged = false
 		label := s.pool.labelOf(want.Version)
 		err := limitTime(ctx, s.pool.cfg.Server.LoadTimeout, "load_timeout", func(ctx context.Context) error {
-			return t.LoadStaged(ctx, label)
+			return t.LoadStaged(ctx, want.Dir, label, mode)
 		})
 		if err == nil {
 			err = s.checkLabel(ctx, label)
@@ -178,7 +189,7 @@ func (s *server) dropStaged(ctx context.Context) {
 	}
 }
 
-// mendFailedLoad has the plugin put away what a failed load left: without, a vLLM loads nothing more (0.32.0,
+// mendFailedLoad has the plugin put away the remains of a failed load: without, a vLLM loads nothing more (0.32.0,
 // model_executor/model_loader/reload/layerwise.py:96: layers that are still being loaded are passed over).
 func (s *server) mendFailedLoad(ctx context.Context) {
 	t, is := s.speaker.(Transferrer)

@@ -40,9 +40,9 @@ func (w *world) loads(from, reason string) int {
 }
 
 // plugged is a server with the plugin.
-func plugged() fakeserver.Options {
+func plugged(kind fakeserver.Kind) fakeserver.Options {
 	o := good()
-	o.Release, o.Plugin = fakeserver.VLLM33, true
+	o.Release, o.Plugin = newest[kind], true
 	return o
 }
 
@@ -50,20 +50,40 @@ func plugged() fakeserver.Options {
 // versions from their folders.
 func TestVersionsReachAServerThroughSharedMemory(t *testing.T) {
 	t.Parallel()
-	w := newMemoryWorld(t, fakeserver.VLLM, nil, plugged())
-	w.run()
-	for v := range int64(10) {
-		w.swapSoon(v)
-		w.whole(ask(fmt.Sprint("e", v), 20))
-	}
-	require.Equal(t, 10, w.loads("memory", ""))
-	require.Zero(t, w.checks("stale"))
+	each(t, func(t *testing.T, kind fakeserver.Kind) {
+		w := newMemoryWorld(t, kind, nil, plugged(kind))
+		w.run()
+		for v := range int64(10) {
+			w.swapSoon(v)
+			w.whole(ask(fmt.Sprint("e", v), 20))
+		}
+		require.Equal(t, 10, w.loads("memory", ""))
+		require.Zero(t, w.checks("stale"))
 
-	plain := newMemoryWorld(t, fakeserver.VLLM, nil, good())
-	plain.run()
-	plain.swapSoon(0)
-	plain.whole(ask("e", 20))
-	require.Equal(t, 1, plain.loads("folder", "plugin"))
+		plain := newMemoryWorld(t, kind, nil, good())
+		plain.run()
+		plain.swapSoon(0)
+		plain.whole(ask("e", 20))
+		require.Equal(t, 1, plain.loads("folder", "plugin"))
+	})
+}
+
+// A server that does not answer whether it has the plugin, as while it starts, is asked again: any status was taken for a missing plugin,
+// and every version loaded from its folder. Where it never answers, versions come from folders, and it is asked again before the next.
+func TestAServerThatDoesNotAnswerWhetherItHasThePluginIsAskedAgain(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, kind fakeserver.Kind) {
+		for busy, fromFolders := range map[int]int{2: 0, 6: 1} {
+			w := newMemoryWorld(t, kind, nil, plugged(kind))
+			w.fakes[0].Inject("busy", busy)
+			w.run()
+			w.swapSoon(0)
+			w.swapSoon(1)
+			w.whole(ask("e", 20))
+			require.Equal(t, fromFolders, w.loads("folder", "plugin"), "%d", busy)
+			require.Equal(t, 2-fromFolders, w.loads("memory", ""), "%d", busy)
+		}
+	})
 }
 
 // Where a transfer cannot be made, or fails at any place, the version is loaded from its folder, and the reason is counted by its name. No call is
@@ -82,21 +102,22 @@ func TestInvariantATransferThatFailsEndsInAWholeVersion(t *testing.T) {
 		{"another label is set", "lie", 1, "folder", "load"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			w := newMemoryWorld(t, fakeserver.VLLM, func(c *consumers.Config) { c.Server.VerifyEvery = 1 }, plugged())
-			w.run()
-			w.swapSoon(0)
-			w.swapSoon(1)
-			w.fakes[0].Inject(c.fault, c.times)
-			w.swapSoon(2)
-			for i := range 5 {
-				w.whole(ask(fmt.Sprint("e", i), 20))
-			}
-			if c.from != "" {
-				require.Equal(t, map[bool]int{true: 1, false: 3}[c.from == "folder"], w.loads(c.from, c.reason))
-			}
-			w.swapSoon(3)
-			w.whole(ask("after", 20))
+			each(t, func(t *testing.T, kind fakeserver.Kind) {
+				w := newMemoryWorld(t, kind, func(c *consumers.Config) { c.Server.VerifyEvery = 1 }, plugged(kind))
+				w.run()
+				w.swapSoon(0)
+				w.swapSoon(1)
+				w.fakes[0].Inject(c.fault, c.times)
+				w.swapSoon(2)
+				for i := range 5 {
+					w.whole(ask(fmt.Sprint("e", i), 20))
+				}
+				if c.from != "" {
+					require.Equal(t, map[bool]int{true: 1, false: 3}[c.from == "folder"], w.loads(c.from, c.reason))
+				}
+				w.swapSoon(3)
+				w.whole(ask("after", 20))
+			})
 		})
 	}
 }
@@ -107,36 +128,37 @@ func TestATransferIsNotTriedWhereItCannotBe(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		reason string
-		world  func(t *testing.T) *world
+		world  func(t *testing.T, kind fakeserver.Kind) *world
 	}{
-		{"plugin", func(t *testing.T) *world {
+		{"plugin", func(t *testing.T, kind fakeserver.Kind) *world {
 			t.Helper()
-			w := newMemoryWorld(t, fakeserver.VLLM, nil, plugged())
+			w := newMemoryWorld(t, kind, nil, plugged(kind))
 			w.fakes[0].Inject("quantized", 1)
 			return w
 		}},
-		{"place", func(t *testing.T) *world {
+		{"place", func(t *testing.T, kind fakeserver.Kind) *world {
 			t.Helper()
-			w := newWorld(t, fakeserver.VLLM, nil, plugged())
+			w := newWorld(t, kind, nil, plugged(kind))
 			if strings.HasPrefix(os.TempDir(), "/dev/shm") {
 				t.Skip("temporary files lie in shared memory")
 			}
 			return w
 		}},
-		{"off", func(t *testing.T) *world {
+		{"off", func(t *testing.T, kind fakeserver.Kind) *world {
 			t.Helper()
-			return newMemoryWorld(t, fakeserver.VLLM, func(c *consumers.Config) { c.Server.Transfer = consumers.TransferOff }, plugged())
+			return newMemoryWorld(t, kind, func(c *consumers.Config) { c.Server.Transfer = consumers.TransferOff }, plugged(kind))
 		}},
 	} {
 		t.Run(c.reason, func(t *testing.T) {
-			t.Parallel()
-			w := c.world(t)
-			w.run()
-			w.swapSoon(0)
-			w.swapSoon(1)
-			w.whole(ask("e", 20))
-			require.Equal(t, 2, w.loads("folder", c.reason))
-			require.Zero(t, w.loads("memory", ""))
+			each(t, func(t *testing.T, kind fakeserver.Kind) {
+				w := c.world(t, kind)
+				w.run()
+				w.swapSoon(0)
+				w.swapSoon(1)
+				w.whole(ask("e", 20))
+				require.Equal(t, 2, w.loads("folder", c.reason))
+				require.Zero(t, w.loads("memory", ""))
+			})
 		})
 	}
 }
@@ -145,52 +167,66 @@ func TestATransferIsNotTriedWhereItCannotBe(t *testing.T) {
 // label.
 func TestTwoWeirsWithOneServerTransferTheirOwn(t *testing.T) {
 	t.Parallel()
-	a := newMemoryWorld(t, fakeserver.VLLM, nil, plugged())
-	c := newWorldOver(t, a, nil, a.fakes[0].URL())
-	c.dir, c.folders = memoryDir(t), map[int64]string{}
-	a.run()
-	a.swapSoon(0)
-	a.whole(ask("a", 10))
-	c.run()
-	c.swapSoon(5)
-	c.whole(ask("c", 10)) // checked against version 5 of its own
-	a.swapSoon(1)
-	a.whole(ask("a2", 10))
+	each(t, func(t *testing.T, kind fakeserver.Kind) {
+		a := newMemoryWorld(t, kind, nil, plugged(kind))
+		c := newWorldOver(t, a, nil, a.fakes[0].URL())
+		c.dir, c.folders = memoryDir(t), map[int64]string{}
+		a.run()
+		a.swapSoon(0)
+		a.whole(ask("a", 10))
+		c.run()
+		c.swapSoon(5)
+		c.whole(ask("c", 10)) // checked against version 5 of its own
+		a.swapSoon(1)
+		a.whole(ask("a2", 10))
+	})
+}
+
+// pluggedCommand is a program of the name of a kind that is its newest release, with lines of a shell before.
+func pluggedCommand(t *testing.T, kind fakeserver.Kind, lines string) []string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), string(kind))
+	script := fmt.Sprintf("#!/bin/sh\n%sexec %s %s --release %s \"$@\"\n", lines, buildFake(t), kind, newest[kind])
+	require.NoError(t, os.WriteFile(program, []byte(script), 0o755))
+	if kind == fakeserver.VLLM {
+		return []string{program, "serve"}
+	}
+	return []string{program}
 }
 
 // A start with the plugin that fails, as where the server's Python cannot import it, is followed by a start without.
 func TestAStartThatFailsWithThePluginIsMadeWithout(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	seen := filepath.Join(dir, "arguments")
-	program := filepath.Join(dir, "vllm")
-	fake := buildFake(t)
-	script := fmt.Sprintf("#!/bin/sh\necho \"$@\" >> %s\ncase \"$*\" in *worker-extension-cls*) exit 1;; esac\nexec %s vllm --release 33 \"$@\"\n", seen, fake)
-	require.NoError(t, os.WriteFile(program, []byte(script), 0o755))
-	w := newWorld(t, fakeserver.VLLM, func(c *consumers.Config) { c.Server.Command, c.Server.Count = []string{program, "serve"}, 1 })
-	w.run()
-	w.swapSoon(0)
-	w.whole(ask("a", 4))
-	text, err := os.ReadFile(seen)
-	require.NoError(t, err)
-	require.Contains(t, string(text), "--worker-extension-cls weir_vllm.Transfer")
-	written, err := os.ReadFile(filepath.Join(w.cfg.Server.Dir, "plugin", "weir_vllm.py"))
-	require.NoError(t, err)
-	require.Contains(t, string(written), "class Transfer")
+	each(t, func(t *testing.T, kind fakeserver.Kind) {
+		seen := filepath.Join(t.TempDir(), "arguments")
+		command := pluggedCommand(t, kind, fmt.Sprintf("echo \"$PYTHONPATH $@\" >> %s\ncase \"$PYTHONPATH\" in */plugin*) exit 1;; esac\n", seen))
+		w := newWorld(t, kind, func(c *consumers.Config) { c.Server.Command, c.Server.Count = command, 1 })
+		w.run()
+		w.swapSoon(0)
+		w.whole(ask("a", 4))
+		text, err := os.ReadFile(seen)
+		require.NoError(t, err)
+		plugin := filepath.Join(w.cfg.Server.Dir, "plugin")
+		require.Contains(t, string(text), plugin)
+		if kind == fakeserver.VLLM {
+			require.Contains(t, string(text), "--worker-extension-cls weir_vllm.Transfer")
+		}
+		_, err = os.Stat(filepath.Join(plugin, "weir_"+string(kind)+".py"))
+		require.NoError(t, err)
+	})
 }
 
-// A server of Weir's own has the plugin where its command is vLLM's, takes versions through shared memory, and comes back with it after a kill.
+// A server of Weir's own has the plugin where its command is the server's, and takes versions through shared memory.
 func TestAStartedServerHasThePlugin(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	program := filepath.Join(dir, "vllm")
-	script := fmt.Sprintf("#!/bin/sh\nexec %s vllm --release 33 \"$@\"\n", buildFake(t))
-	require.NoError(t, os.WriteFile(program, []byte(script), 0o755))
-	w := newMemoryWorld(t, fakeserver.VLLM, func(c *consumers.Config) { c.Server.Command, c.Server.Count = []string{program, "serve"}, 1 })
-	w.run()
-	w.swapSoon(0) // the process is started with it
-	w.swapSoon(1)
-	w.whole(ask("a", 4))
-	require.Equal(t, 1, w.loads("memory", ""))
-	require.Zero(t, w.loads("folder", "plugin"))
+	each(t, func(t *testing.T, kind fakeserver.Kind) {
+		command := pluggedCommand(t, kind, "")
+		w := newMemoryWorld(t, kind, func(c *consumers.Config) { c.Server.Command, c.Server.Count = command, 1 })
+		w.run()
+		w.swapSoon(0) // the process is started with it
+		w.swapSoon(1)
+		w.whole(ask("a", 4))
+		require.Equal(t, 1, w.loads("memory", ""))
+		require.Zero(t, w.loads("folder", "plugin"))
+	})
 }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/weir-rl/weir/consumers/servers"
+	"github.com/weir-rl/weir/consumers/vllm"
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/gpu/hf"
 	"github.com/weir-rl/weir/gpu/native"
@@ -44,7 +45,7 @@ func TestTimesOfAVersionAsAFolderAndThroughSharedMemory(t *testing.T) {
 	require.NoError(t, hf.Save(first, largerModel(), w, nil, safetensors.F32))
 	bytes, err := os.ReadFile(filepath.Join(first, gpu.WeightsFile))
 	require.NoError(t, err)
-	d := newDirector(t, startReal(t, program, first, "--max-model-len", "256"))
+	d := newDirector(t, vllm.Kind{}, startReal(t, program, first, "--max-model-len", "256"))
 	require.NoError(t, d.staging.BeginTransfers(t.Context()))
 
 	ctx, stop := context.WithCancel(t.Context())
@@ -75,7 +76,7 @@ func TestTimesOfAVersionAsAFolderAndThroughSharedMemory(t *testing.T) {
 		paused := time.Now()
 		d.paused(func() {
 			if inMemory {
-				require.NoError(t, d.staging.LoadStaged(t.Context(), "version"))
+				require.NoError(t, d.staging.LoadStaged(t.Context(), dir, "version", servers.Keep))
 			} else {
 				require.NoError(t, d.speaker.Load(t.Context(), dir, "version", servers.Keep))
 			}

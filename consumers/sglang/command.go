@@ -28,7 +28,11 @@ func (Kind) Command(o servers.Start) (args, env []string) {
 		args = append(args, "--config", o.KeyFile)
 	}
 	// By default /health samples a token, and waits for the end of anybody's pause.
-	return append(args, o.Args...), []string{"SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION=0"}
+	env = []string{"SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION=0"}
+	if o.Plugin != "" {
+		env = append(env, servers.PythonPath(o.Plugin))
+	}
+	return append(args, o.Args...), env
 }
 
 // Keys are the keys as a file of SGLang's arguments.

@@ -20,6 +20,9 @@ func Main(args []string, newDecoder NewDecoder) int {
 	}
 	kind, address, o, err := Parse(args)
 	var s *Server
+	if kind == SGLang {
+		o.Plugin = pluginOnPath(os.Getenv("PYTHONPATH"))
+	}
 	if err == nil {
 		o.NewDecoder = newDecoder
 		s, err = New(kind, address, o)

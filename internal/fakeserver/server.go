@@ -81,7 +81,7 @@ type Options struct {
 	ShyEnds bool
 	// Incremental streams send only new tokens in each event.
 	Incremental bool
-	// Plugin has vLLM's workers have Weir's plugin.
+	// Plugin has the workers have Weir's plugin.
 	Plugin bool
 	// Whole answers are no streams.
 	Whole bool
@@ -98,15 +98,15 @@ type Server struct {
 	url    string
 	done   chan struct{}
 
-	mu       sync.Mutex
-	faults   map[string]*fault
-	chances  map[string]int // by fault of Options.Faults
-	calls    map[string]int // requests by path
-	live     map[net.Conn]bool
-	defaults defaults
-	dead     bool
-	staged   staged
-	room     int // tokens that there is room for; 0 is the context
+	mu            sync.Mutex
+	faults        map[string]*fault
+	chances       map[string]int // by fault of Options.Faults
+	calls         map[string]int // requests by path
+	live          map[net.Conn]bool
+	defaults      defaults
+	dead          bool
+	staged, armed staged
+	room          int // tokens that there is room for; 0 is the context
 }
 
 // fault is injected under a name.

@@ -1,6 +1,7 @@
 package fakeserver
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -100,6 +101,11 @@ func (s *Server) sglangUpdateWeights(w http.ResponseWriter, r *http.Request) {
 		refuseLoad(w, "Cache flush failed after updating weights")
 		return
 	}
+	if s.arm(staged{}) == (staged{body.Version, body.Path}) && body.Version != "" && s.faultDue("half") {
+		_ = s.engine.loadFolder(body.Path, "", true, outsideLastMLP)
+		refuseLoad(w, "worker 0: injected: half of it")
+		return
+	}
 	err := s.reloadFolder(body.Path, body.Version, keep)
 	if errors.Is(err, errBroken) {
 		// The weights of before are read from the path of the new weights, and nobody catches the exception
@@ -124,9 +130,18 @@ func refuseLoad(w http.ResponseWriter, message string) {
 
 // sglangChecksums are of every rank (0.5.17, entrypoints/http_server.py:1486); before, the action is refused (0.5.10,
 // utils/weight_checker.py).
-func (s *Server) sglangChecksums(w http.ResponseWriter, _ *http.Request) {
-	if !s.is(SGLang, SGLang17) {
-		refuseLoad(w, "Unsupported action='checksum'")
+func (s *Server) sglangChecksums(w http.ResponseWriter, r *http.Request) {
+	var body struct {
+		Action string `json:"action"`
+	}
+	_ = json.NewDecoder(r.Body).Decode(&body) // no body is the default action
+	method, arguments, _ := strings.Cut(cmp.Or(body.Action, "checksum"), " ")
+	if s.o.Plugin && strings.HasPrefix(method, "weir_") {
+		s.answerSGLangPlugin(w, method, arguments)
+		return
+	}
+	if method != "checksum" || !s.is(SGLang, SGLang17) {
+		refuseLoad(w, fmt.Sprintf("Unsupported action='%s'", body.Action)) // 0.5.23, utils/weight_checker.py:149
 		return
 	}
 	rank := map[string]any{"checksums": s.engine.checksums(), "per_gpu_checksum": "", "parallelism_info": map[string]int{"tp_rank": 0, "tp_size": 1}}

@@ -114,11 +114,12 @@ func (s *Server) vllmCallWorkers(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if s.o.Plugin && strings.HasPrefix(body.Method, "weir_") {
-		s.callPlugin(w, data)
+		s.answerVLLMPlugin(w, data)
 		return
 	}
 	if body.Method != "reload_weights" {
-		writeRefusal(w, http.StatusInternalServerError, rpcFailed+"'CPUWorker' object has no attribute '"+body.Method+"'")
+		// 0.32.0, v1/serial_utils.py:504.
+		writeRefusal(w, http.StatusInternalServerError, rpcFailed+"Method '"+body.Method+"' is not implemented.")
 		return
 	}
 	if err := s.reloadFolder(body.Kwargs.Path, "", true); err != nil {
