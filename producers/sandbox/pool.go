@@ -120,7 +120,7 @@ func (p *Pool) Config() Config { return p.cfg }
 
 // Stats are counts of a pool.
 type Stats struct {
-	// Running sandboxes, and starts that Waiting for a place; Started counts since Open.
+	// Running counts the places that are taken, Waiting the callers that wait for a place; Started counts sandboxes since Open.
 	Running, Waiting int
 	Started          uint64
 }
@@ -144,64 +144,12 @@ func (p *Pool) StartFirst(ctx context.Context, spec Spec) (*Process, error) {
 }
 
 func (p *Pool) startProcess(ctx context.Context, spec Spec, first bool) (*Process, error) {
-	if err := spec.checkSpec(); err != nil {
-		return nil, fmt.Errorf("start a sandbox: %w", err)
-	}
-	if spec.Port > 0 && p.tier != TierFull {
-		return nil, fmt.Errorf("start a sandbox: port: tier %s has no network of its own: it needs tier full", p.tier)
-	}
-	slot, err := p.takePlace(ctx)
+	place, err := p.Take(ctx)
 	if err != nil {
 		return nil, err
 	}
-	l := p.newLaunch(spec, slot, first)
-	seat, err := p.currentSeat()
-	if err != nil {
-		p.slots <- slot
-		return nil, err
-	}
-	process, err := seat.startProcess(l, spec.Files, func() { p.slots <- slot })
-	if err != nil {
-		return nil, unavailableError("start a sandbox: %v", err)
-	}
-	p.started.Add(1)
-	select {
-	case <-process.start:
-		if spec.Port > 0 {
-			if err := process.awaitListener(ctx); err != nil {
-				process.Close()
-				return nil, unavailableError("start a sandbox: %v", err)
-			}
-		}
-		return process, nil
-	case <-process.ended:
-		why := process.whyNot() // before its standard error is closed
-		process.hangUp()
-		return nil, unavailableError("start a sandbox: %s", why)
-	case <-ctx.Done():
-		process.Close()
-		return nil, fmt.Errorf("start a sandbox: %w", context.Cause(ctx))
-	}
-}
-
-// takePlace waits for one of the pool's places.
-func (p *Pool) takePlace(ctx context.Context) (int, error) {
-	select {
-	case slot := <-p.slots:
-		return slot, nil
-	default:
-	}
-	if n := p.waiting.Add(1); n > int64(p.cfg.Queue) {
-		p.waiting.Add(-1)
-		return 0, unavailableError("all %d sandboxes are in use and %d starts wait: raise sandbox.most, or lower producer.concurrency", p.cfg.Most, p.cfg.Queue)
-	}
-	defer p.waiting.Add(-1)
-	select {
-	case slot := <-p.slots:
-		return slot, nil
-	case <-ctx.Done():
-		return 0, unavailableError("all %d sandboxes were in use: %v", p.cfg.Most, context.Cause(ctx))
-	}
+	defer place.Leave() // it is free when the program has ended
+	return place.startProcess(ctx, spec, first)
 }
 
 func (p *Pool) newLaunch(spec Spec, slot int, first bool) *launch {

@@ -76,7 +76,7 @@ func (p program) runConfined(ctx context.Context, spaces *workspace.Manager, ser
 	if pool.Tier() == sandbox.TierFull {
 		spec.Port = gatewayPort
 	}
-	process, err := pool.Start(ctx, spec)
+	process, err := startConfined(ctx, spaces, spec)
 	switch {
 	case ctx.Err() != nil:
 		return "", context.Cause(ctx)
@@ -115,6 +115,16 @@ func (p program) runConfined(ctx context.Context, spaces *workspace.Manager, ser
 		return "", &exitError{exit.Code, string(stderr.Bytes())}
 	}
 	return string(stdout.Bytes()), nil
+}
+
+// startConfined starts a program on a place that is free when it has ended.
+func startConfined(ctx context.Context, spaces *workspace.Manager, spec sandbox.Spec) (*sandbox.Process, error) {
+	place, err := spaces.TakePlace(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer place.Leave()
+	return place.Start(ctx, spec)
 }
 
 // safeVariables returns the variables of this process that a program needs to start; no secret is among them.

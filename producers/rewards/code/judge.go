@@ -71,7 +71,7 @@ const (
 var errBroken = errors.New("the prompt's tests are broken")
 
 // testProgram tests a program. Its error is the machinery's, or errBroken.
-func (r *Reward) testProgram(ctx context.Context, program string, tests *suite) (verdict, error) {
+func (r *Reward) testProgram(ctx context.Context, episode, program string, tests *suite) (verdict, error) {
 	pool, err := r.spaces.Ready(ctx)
 	if err != nil {
 		return verdict{}, err
@@ -96,7 +96,7 @@ func (r *Reward) testProgram(ctx context.Context, program string, tests *suite) 
 		Argv: []string{"python3", "-I", "-S", "-c", judge}, Stdin: stdin, Files: map[string][]byte{"solution.py": []byte(program)},
 		Timeout: r.cfg.Timeout + startTime, Output: min(room+1024*len(j.Code), mostTold),
 	}
-	result, err := r.runJudge(ctx, command)
+	result, err := r.runJudge(ctx, episode, command)
 	if errors.Is(err, errSpoilt) {
 		return verdict{of: len(tests.tests) + len(tests.code)}, nil
 	}
@@ -112,9 +112,9 @@ var errSpoilt = errors.New("the program ended its sandbox")
 // runJudge runs the judge in a fresh sandbox. A sandbox that ends meanwhile, or that has no process left once the program ran, may be the
 // machine's doing or the program's: another judge is tried, and if that fails as well while a judge with an empty program does not, the
 // program was the cause.
-func (r *Reward) runJudge(ctx context.Context, command producers.Command) (producers.Result, error) {
+func (r *Reward) runJudge(ctx context.Context, episode string, command producers.Command) (producers.Result, error) {
 	for range 2 {
-		result, err := r.runOnce(ctx, command)
+		result, err := r.runOnce(ctx, episode, command)
 		if err == nil && judgeHadNoProcess(result.Stdout) {
 			continue
 		}
@@ -122,15 +122,16 @@ func (r *Reward) runJudge(ctx context.Context, command producers.Command) (produ
 			return result, err
 		}
 	}
-	if _, err := r.runOnce(ctx, producers.Command{Argv: []string{"true"}}); err != nil {
+	if _, err := r.runOnce(ctx, episode, producers.Command{Argv: []string{"true"}}); err != nil {
 		return producers.Result{}, wrapUnavailable(err)
 	}
 	return producers.Result{}, errSpoilt
 }
 
-// runOnce runs a command in a fresh sandbox; where no sandbox can be had, its error wraps ErrUnavailable.
-func (r *Reward) runOnce(ctx context.Context, command producers.Command) (producers.Result, error) {
-	w, err := r.spaces.Fresh(ctx)
+// runOnce runs a command in a fresh sandbox, in the place of the episode's own; where no sandbox can be had, its error wraps
+// ErrUnavailable.
+func (r *Reward) runOnce(ctx context.Context, episode string, command producers.Command) (producers.Result, error) {
+	w, err := r.spaces.FreshAfter(ctx, episode)
 	if err != nil {
 		return producers.Result{}, wrapUnavailable(err)
 	}

@@ -42,7 +42,8 @@ func New(cfg Config, spaces *workspace.Manager) (*Reward, error) {
 	return &Reward{cfg, spaces}, nil
 }
 
-// Score runs the prompt's hidden tests. Its errors are the machinery's, or of a prompt whose tests are missing or broken.
+// Score runs the prompt's hidden tests in a fresh sandbox: the episode's own sandbox ends before. Its errors are the machinery's, or of a
+// prompt whose tests are missing or broken.
 func (r *Reward) Score(ctx context.Context, ticket *schemas.Ticket, t *producers.Transcript) (producers.Score, error) {
 	tests, err := parseTests(ticket.Prompt.Hidden)
 	if err != nil {
@@ -59,7 +60,7 @@ func (r *Reward) Score(ctx context.Context, ticket *schemas.Ticket, t *producers
 	if !ok {
 		return out, nil
 	}
-	v, err := r.testProgram(ctx, program, tests)
+	v, err := r.testProgram(ctx, ticket.ID, program, tests)
 	if err != nil {
 		return producers.Score{}, fmt.Errorf("prompt %s: test the program: %w", ticket.Prompt.ID, err)
 	}

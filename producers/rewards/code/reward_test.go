@@ -5,6 +5,7 @@ package code
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -243,6 +244,48 @@ func TestFailuresOfTheMachineAreNoScores(t *testing.T) {
 	ticket, transcript = ask(programs, "print(1)")
 	_, err = open(t, small, nil).Score(t.Context(), ticket, transcript)
 	require.ErrorIs(t, err, producers.ErrUnavailable)
+}
+
+// Finding 12a.6: where every place is held by an episode that comes to its scoring, each is scored all the same, on its own place, by its answer or by
+// the file in its sandbox; and every place is free afterwards.
+func TestEpisodesThatHoldEveryPlaceAreScored(t *testing.T) {
+	const sums = "print(sum(map(int, input().split())))"
+	m := workspacetest.Spaces(t, func(c *sandbox.Config) { c.Most, c.Warm = 2, 0 })
+	rewards := map[string]*Reward{"answer": open(t, m, nil), "file": open(t, m, func(c *Config) { c.File = "main.py" })}
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	transcripts := map[string]*producers.Transcript{}
+	for name := range rewards {
+		require.NoError(t, m.Join(producers.Session{Episode: name, World: json.RawMessage(`{"files": {"main.py": "` + sums + `"}}`)}))
+		_, _, err := m.Get(ctx, name)
+		require.NoError(t, err)
+		w, open := m.Workspace(name)
+		require.True(t, open)
+		transcripts[name] = &producers.Transcript{Answer: sums, Stop: schemas.StopAnswer, Workspace: w}
+	}
+	scored := make(chan error, len(rewards))
+	for name, r := range rewards {
+		go func() {
+			ticket, _ := ask(programs, "")
+			ticket.ID = name
+			score, err := r.Score(ctx, ticket, transcripts[name])
+			if err == nil && score.Total != 1 {
+				err = fmt.Errorf("the %s scored %g", name, score.Total)
+			}
+			scored <- err
+		}()
+	}
+	for range rewards {
+		require.NoError(t, <-scored)
+	}
+	for name := range rewards {
+		_, open := m.Open(name)
+		require.False(t, open, "its own sandbox has ended")
+		m.Leave(name)
+	}
+	pool, err := m.Ready(ctx)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return pool.Stats().Running == 0 }, time.Minute, time.Millisecond)
 }
 
 func TestSame(t *testing.T) {

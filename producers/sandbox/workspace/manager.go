@@ -36,7 +36,9 @@ type Manager struct {
 	checks   []func() error
 	pool     *sandbox.Pool
 	places   map[string]*place
-	closed   bool
+	// lent are the places of the operator's programs, by episode.
+	lent   map[string][]*lent
+	closed bool
 }
 
 // place is an episode's, with or without a workspace yet.
@@ -47,11 +49,13 @@ type place struct {
 	files map[string]string
 	w     *Workspace
 	over  bool
+	// kept is the episode's place in the pool, from its first workspace until it leaves: also while no workspace runs there. nil before.
+	kept *sandbox.Place
 }
 
 // New makes a manager; nothing is started.
 func New(cfg sandbox.Config) *Manager {
-	m := &Manager{cfg: cfg, warm: make(chan *Workspace, cfg.Warm), filling: make(chan struct{}, 1), places: map[string]*place{}}
+	m := &Manager{cfg: cfg, warm: make(chan *Workspace, cfg.Warm), filling: make(chan struct{}, 1), places: map[string]*place{}, lent: map[string][]*lent{}}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	return m
 }
@@ -111,51 +115,6 @@ func (m *Manager) Ready(ctx context.Context) (*sandbox.Pool, error) {
 	return pool, nil
 }
 
-// fillReserve starts workspaces in advance until there are enough. The lock is held.
-func (m *Manager) fillReserve() {
-	if cap(m.warm) == 0 || m.closed || m.programs.Load() && !m.wanted.Load() {
-		return // programs alone need no workspace
-	}
-	select {
-	case m.filling <- struct{}{}:
-	default:
-		return // somebody does
-	}
-	pool := m.pool
-	m.filler.Go(func() {
-		defer func() { <-m.filling }()
-		for m.ctx.Err() == nil && len(m.warm) < cap(m.warm) {
-			w, err := openWorkspace(m.ctx, pool)
-			if err != nil {
-				return // the next episode tries again, and gets the error
-			}
-			m.warm <- w // there is room: nobody else fills
-		}
-	})
-}
-
-// Fresh is a workspace that belongs to no episode, which Close of the workspace ends: for programs that may not share a sandbox
-// with the policy, such as the tests of its code.
-func (m *Manager) Fresh(ctx context.Context) (*Workspace, error) {
-	pool, err := m.Ready(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for {
-		select {
-		case w := <-m.warm:
-			m.mu.Lock()
-			m.fillReserve()
-			m.mu.Unlock()
-			if !w.Gone() {
-				return w, nil
-			}
-		default:
-			return openWorkspace(ctx, pool)
-		}
-	}
-}
-
 // Leave gives the place up; with the last the workspace ends.
 func (m *Manager) Leave(episode string) {
 	m.mu.Lock()
@@ -182,10 +141,13 @@ func (p *place) endPlace() {
 	if p.w != nil {
 		p.w.Close()
 	}
+	if p.kept != nil {
+		p.kept.Leave()
+	}
 }
 
 // Get is the episode's workspace, started where there is none. fresh is true where the episode's earlier workspace is gone, and
-// its files with it.
+// its files with it: the episode keeps its place in the pool, and waits for no other.
 func (m *Manager) Get(ctx context.Context, episode string) (w *Workspace, fresh bool, err error) {
 	p := m.placeOf(episode)
 	if p == nil {
@@ -200,7 +162,7 @@ func (m *Manager) Get(ctx context.Context, episode string) (w *Workspace, fresh 
 		return p.w, false, nil
 	}
 	fresh = p.w != nil
-	if w, err = m.Fresh(ctx); err != nil {
+	if w, err = m.openKept(ctx, p); err != nil {
 		return nil, false, err
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.files)) {
@@ -284,7 +246,7 @@ func (m *Manager) Close() error {
 	m.mu.Unlock()
 	m.cancel()
 	m.filler.Wait()
-	for _, w := range m.takeWarm() {
+	for _, w := range m.listWorkspaces() {
 		w.Close()
 	}
 	if pool == nil {
@@ -293,20 +255,16 @@ func (m *Manager) Close() error {
 	return pool.Close()
 }
 
-func (m *Manager) takeWarm() []*Workspace {
+// listWorkspaces returns all workspaces, and takes the reserve.
+func (m *Manager) listWorkspaces() []*Workspace {
 	var out []*Workspace
-	for {
-		select {
-		case w := <-m.warm:
-			out = append(out, w)
-			continue
-		default:
-		}
-		break
+	for w := m.takeWarm(); w != nil; w = m.takeWarm() {
+		out = append(out, w)
 	}
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, p := range m.places {
+	places := slices.Collect(maps.Values(m.places))
+	m.mu.Unlock()
+	for _, p := range places {
 		p.mu.Lock()
 		if p.w != nil {
 			out = append(out, p.w)

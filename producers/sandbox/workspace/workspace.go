@@ -24,6 +24,7 @@ var runner string
 // Workspace is a sandbox with a runner in it. It implements [producers.Workspace].
 type Workspace struct {
 	process *sandbox.Process
+	place   *sandbox.Place
 	limits  sandbox.Limits
 	// patience is how long the runner may take to answer, and to tell the end of a program that was to be killed.
 	patience time.Duration
@@ -75,13 +76,13 @@ type insideError struct{ said string }
 
 func (e *insideError) Error() string { return e.said }
 
-// openWorkspace starts a runner.
-func openWorkspace(ctx context.Context, pool *sandbox.Pool) (*Workspace, error) {
-	process, err := pool.StartFirst(ctx, sandbox.Spec{Argv: []string{"python3", "-I", "-S", "-c", runner}})
+// openWorkspace starts a runner on a place.
+func openWorkspace(ctx context.Context, place *sandbox.Place) (*Workspace, error) {
+	process, err := place.StartFirst(ctx, sandbox.Spec{Argv: []string{"python3", "-I", "-S", "-c", runner}})
 	if err != nil {
 		return nil, err
 	}
-	w := &Workspace{process: process, limits: pool.Config().Limits, patience: answerWithin, waiting: map[string]chan event{}}
+	w := &Workspace{process: process, place: place, limits: place.Limits(), patience: answerWithin, waiting: map[string]chan event{}}
 	go w.listenEvents()
 	go discardAll(process.Stdout)
 	go discardAll(process.Stderr)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/weir-rl/weir/internal/child"
 	"github.com/weir-rl/weir/producers/remote"
+	"github.com/weir-rl/weir/producers/sandbox"
 )
 
 // connection is a session with the server.
@@ -27,15 +28,16 @@ type connection struct {
 	stop func()
 }
 
-// openConnection opens a session. The client offers the server nothing: no roots, no sampling, no questions to a person.
-func (s *Server) openConnection(ctx context.Context) (*connection, error) {
+// openConnection opens a session; a confined program starts on place, or where that is nil on a place that it frees as it ends. The client
+// offers the server nothing: no roots, no sampling, no questions to a person.
+func (s *Server) openConnection(ctx context.Context, place *sandbox.Place) (*connection, error) {
 	c := s.cfg
 	client := sdk.NewClient(&sdk.Implementation{Name: "weir", Version: "1"}, &sdk.ClientOptions{
 		Capabilities: &sdk.ClientCapabilities{}, MultiRoundTrip: &sdk.MultiRoundTripOptions{Disabled: true},
 	})
 	opening, cancel := context.WithTimeoutCause(ctx, c.StartTimeout, fmt.Errorf("no session within start_timeout, %s", c.StartTimeout))
 	defer cancel()
-	transport, end, complaints, err := s.openTransport(opening)
+	transport, end, complaints, err := s.openTransport(opening, place)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +67,9 @@ func (s *Server) openConnection(ctx context.Context) (*connection, error) {
 }
 
 // openTransport opens the way to the server. end ends the started program; complaints returns the program's standard error.
-func (s *Server) openTransport(ctx context.Context) (transport sdk.Transport, end func(), complaints func() string, err error) {
+func (s *Server) openTransport(ctx context.Context, place *sandbox.Place) (
+	transport sdk.Transport, end func(), complaints func() string, err error,
+) {
 	c := s.cfg
 	if c.URL != "" {
 		token, err := c.readToken()
@@ -85,7 +89,7 @@ func (s *Server) openTransport(ctx context.Context) (transport sdk.Transport, en
 		}, client.CloseIdleConnections, func() string { return "" }, nil
 	}
 	if c.Sandbox {
-		return s.openConfined(ctx)
+		return s.openConfined(ctx, place)
 	}
 	said := newComplaints()
 	cmd := exec.Command(c.Command[0], c.Command[1:]...) //nolint:noctx // it outlives the call that starts it
@@ -121,16 +125,20 @@ func startPiped(cmd *exec.Cmd) (p *child.Process, stdin, stdout *os.File, err er
 }
 
 // openConfined starts the program in a sandbox of its own.
-func (s *Server) openConfined(ctx context.Context) (transport sdk.Transport, end func(), complaints func() string, err error) {
-	pool, err := s.spaces.Ready(ctx)
-	if err != nil {
-		return nil, nil, nil, err
+func (s *Server) openConfined(ctx context.Context, place *sandbox.Place) (
+	transport sdk.Transport, end func(), complaints func() string, err error,
+) {
+	if place == nil {
+		if place, err = s.spaces.TakePlace(ctx); err != nil {
+			return nil, nil, nil, fmt.Errorf("start the server: %w", err)
+		}
+		defer place.Leave() // it is free when the program has ended
 	}
 	spec, err := s.cfg.Spec(s.cfg.Command, variablesOf(s.cfg.Env))
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("start the server: %w", err)
 	}
-	process, err := pool.Start(ctx, spec)
+	process, err := place.Start(ctx, spec)
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("start the server: %w", err)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/producers/remote"
+	"github.com/weir-rl/weir/producers/sandbox"
 	"github.com/weir-rl/weir/producers/sandbox/workspace"
 	"github.com/weir-rl/weir/producers/tools"
 )
@@ -36,6 +37,10 @@ type session struct {
 	mu   sync.Mutex
 	conn *connection // nil before the first call and after a call that ended it
 	lost bool        // the state of an earlier connection is gone, and the agent has not been told
+	// place is where the session's programs run in turn, until the session ends; nil before the first, and where none is confined.
+	place *sandbox.Place
+	// forget takes the place out of the workspaces' list; nil where it is not in it.
+	forget func()
 }
 
 // New asks the server once for its tools. A program that is to run in a sandbox is started in the pool of spaces.
@@ -53,7 +58,7 @@ func New(ctx context.Context, cfg Config, spaces *workspace.Manager) (*Server, e
 		}
 	}
 	s := &Server{cfg: cfg, spaces: spaces, sessions: map[string]*session{}}
-	conn, err := s.openConnection(ctx)
+	conn, err := s.openConnection(ctx, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -149,6 +154,12 @@ func (t *Tool) Close(_ context.Context, episode string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.dropConnection()
+	if s.forget != nil {
+		s.forget()
+	}
+	if s.place != nil {
+		s.place.Leave()
+	}
 	return nil
 }
 
@@ -160,19 +171,46 @@ func (s *session) dropConnection() {
 	}
 }
 
-// connect returns the session's connection, opened where there is none.
-func (s *session) connect(ctx context.Context, server *Server) (*connection, error) {
+// connect returns the session's connection for a call of an episode, opened where there is none.
+func (s *session) connect(ctx context.Context, server *Server, episode string) (*connection, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.conn != nil {
 		return s.conn, nil
 	}
-	conn, err := server.openConnection(ctx)
+	err := s.takePlace(ctx, server, episode)
+	var conn *connection
+	if err == nil {
+		conn, err = server.openConnection(ctx, s.place)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: mcp: %w", producers.ErrUnavailable, err)
 	}
 	s.conn = conn
 	return conn, nil
+}
+
+// takePlace takes a place for the session's programs where they are confined and have none. The reward may end them and use the place,
+// but for a session that other episodes share.
+func (s *session) takePlace(ctx context.Context, server *Server, episode string) error {
+	if !server.cfg.Sandboxed() || s.place != nil {
+		return nil
+	}
+	within := server.cfg.StartTimeout
+	waiting, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("no session within start_timeout, %s", within))
+	defer cancel()
+	place, err := server.spaces.TakePlace(waiting)
+	if err != nil {
+		return fmt.Errorf("start the server: %w", err)
+	}
+	if s.place = place; !server.cfg.Shared {
+		s.forget = server.spaces.Lend(episode, place, func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.dropConnection()
+		})
+	}
+	return nil
 }
 
 // loseConnection ends a connection that is of no more use.
@@ -199,7 +237,7 @@ func (t *Tool) Call(ctx context.Context, call producers.Call) (producers.Observa
 	if s == nil {
 		return producers.Observation{}, fmt.Errorf("%w: mcp: episode %q has no open session", producers.ErrUnavailable, call.Episode)
 	}
-	conn, err := s.connect(ctx, t.server)
+	conn, err := s.connect(ctx, t.server, call.Episode)
 	if err != nil {
 		return producers.Observation{}, err
 	}
@@ -216,7 +254,7 @@ func (t *Tool) Call(ctx context.Context, call producers.Call) (producers.Observa
 	case errors.As(err, &refused) && (refused.Code == jsonrpc.CodeInvalidParams || refused.Code == jsonrpc.CodeInternalError):
 		return producers.Observation{}, errors.New(remote.Clean(refused.Message))
 	default:
-		return producers.Observation{}, t.explainBreak(ctx, s, conn, err)
+		return producers.Observation{}, t.explainBreak(ctx, s, conn, call.Episode, err)
 	}
 	text := t.resultText(result)
 	if result.NeedsInput() {
@@ -239,9 +277,9 @@ func (t *Tool) Call(ctx context.Context, call producers.Call) (producers.Observa
 
 // explainBreak returns the error of a call at which the server died or broke the protocol. The call is not made again: a server may have
 // done half of it.
-func (t *Tool) explainBreak(ctx context.Context, s *session, conn *connection, err error) error {
+func (t *Tool) explainBreak(ctx context.Context, s *session, conn *connection, episode string, err error) error {
 	s.loseConnection(conn)
-	if _, away := s.connect(ctx, t.server); away != nil {
+	if _, away := s.connect(ctx, t.server, episode); away != nil {
 		if cause := context.Cause(ctx); cause != nil {
 			return cause // the time of the call was over before that was known
 		}

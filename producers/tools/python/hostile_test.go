@@ -130,6 +130,37 @@ if os.fork() == 0:
 	require.Equal(t, 1, o.Errors)
 }
 
+// Finding 12a.9: an episode that ends its sandbox while another waits for its place goes on in that place: its failure stays in training.
+func TestAnEpisodeThatEndsItsSandboxKeepsItsPlace(t *testing.T) {
+	m := workspacetest.Spaces(t, func(c *sandbox.Config) { c.Most, c.Warm, c.Inodes = 1, 0, 500 })
+	pool, err := m.Ready(t.Context())
+	require.NoError(t, err)
+	call := open(t, DefaultConfig(), m, "a")
+	_, err = call("print(1)")
+	require.NoError(t, err)
+	require.NoError(t, m.Join(producers.Session{Episode: "b"}))
+	defer m.Leave("b")
+	waited := make(chan error, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		_, _, err := m.Get(ctx, "b")
+		waited <- err
+	}()
+	require.Eventually(t, func() bool { return pool.Stats().Waiting == 1 }, time.Minute, time.Millisecond)
+	w, open := m.Open("a")
+	require.True(t, open)
+	o, err := call("import time\nfor i in range(5000): open(f'f{i}', 'w').close()\ntime.sleep(1000)")
+	require.NoError(t, err)
+	require.Contains(t, o.Text, gone)
+	require.Eventually(t, w.Gone, time.Minute, time.Millisecond)
+	o, err = call("print(2)")
+	require.NoError(t, err, "the episode is the cause: its ticket must not go back")
+	require.Equal(t, anew+"\n2", o.Text)
+	cancel()
+	require.ErrorIs(t, <-waited, producers.ErrUnavailable)
+}
+
 // Finding A10 of the agents' review: what an episode's programs keep from a reward's command is how that ended, and takes no episode out of training.
 func TestWhatIsLeftInASandboxFailsTheRewardsCommand(t *testing.T) {
 	m := workspacetest.Spaces(t, func(c *sandbox.Config) { c.Disk, c.Inodes = 1<<20, 3000 })
