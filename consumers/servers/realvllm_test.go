@@ -261,7 +261,7 @@ func (w *world) swapWhileGenerating(n int64) {
 	defer stop()
 	var group errgroup.Group
 	var mu sync.Mutex
-	tokens, mixed, most := 0, 0, 0.0
+	tokens, mixed, late, most := 0, 0, 0, 0.0
 	began := time.Now()
 	for i := range 4 {
 		group.Go(func() error {
@@ -279,6 +279,9 @@ func (w *world) swapWhileGenerating(n int64) {
 				crossed := got.versions[0] != got.versions[49]
 				if crossed {
 					mixed++
+				}
+				if crossed && w.cfg.Swap == consumers.SwapKeep && w.isNamedLate(req, got) {
+					late++
 				}
 				if !crossed || w.cfg.Swap == consumers.SwapRecompute { // else its cache is of both versions
 					most = max(most, w.mostDifference(req, got))
@@ -299,10 +302,20 @@ func (w *world) swapWhileGenerating(n int64) {
 	took := time.Since(began)
 	stop()
 	require.NoError(w.t, group.Wait())
-	w.t.Logf("%d versions in %.2f s each beside 4 calls, %.0f tokens/s in all; %d answers of two versions, the others differ by %.2g at most",
-		n, swaps.Seconds()/float64(n), float64(tokens)/took.Seconds(), mixed, most)
+	w.t.Logf("%d versions in %.2f s each beside 4 calls, %.0f tokens/s in all; %d answers of two versions, %d of them named late, the others differ by %.2g",
+		n, swaps.Seconds()/float64(n), float64(tokens)/took.Seconds(), mixed, late, most)
+	require.Less(w.t, late, mixed/4+1, "answers with a token of the weights before that is named by the new")
 	require.Less(w.t, most, 1e-4)
 	require.Equal(w.t, w.cfg.Swap != consumers.SwapDrain, mixed > 0, "answers of two versions")
+}
+
+// isNamedLate reports whether the first token that names another version than the first token does was sampled by the weights before, over
+// a cache of theirs alone.
+func (w *world) isNamedLate(req *schemas.GenerateRequest, got *sampled) bool {
+	at := slices.IndexFunc(got.versions, func(v int32) bool { return v != got.versions[0] })
+	tokens := append(append([]int32(nil), req.Tokens...), got.tokens[:at+1]...)
+	before := w.oracle.Logprobs(int64(got.versions[0]), tokens, len(req.Tokens), req.Temperature)
+	return math.Abs(float64(before[at]-got.logprobs[at])) < 1e-4
 }
 
 func tokensOf(mu *sync.Mutex, n *int) int {
