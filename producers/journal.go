@@ -72,6 +72,7 @@ type journal struct {
 
 	mu      sync.Mutex
 	began   time.Time
+	held    time.Time     // since when the episode waits for an agent; the zero time where it does not
 	before  time.Duration // how long other producers have worked on the episode
 	pending schemas.JournalRecord
 	later   []entryMaker // of a young episode: its entries are made with its first record
@@ -106,7 +107,12 @@ func newJournal(
 }
 
 // elapsed is how long producers have worked on the episode.
-func (j *journal) elapsed() time.Duration { return j.before + time.Since(j.began) }
+func (j *journal) elapsed() time.Duration {
+	if !j.held.IsZero() {
+		return j.before + j.held.Sub(j.began)
+	}
+	return j.before + time.Since(j.began)
+}
 
 // timeBefore is how long other producers have worked on the episode.
 func (j *journal) timeBefore() time.Duration {

@@ -32,10 +32,14 @@ type activity struct {
 	asked, waiting int
 	// calling are the tools and the reward whose calls have not returned, in the order of their begin.
 	calling []*string
-	// unclaimed is whether nobody has come yet for an episode of an agent that comes by itself.
-	unclaimed bool
-	// newest is when a request or a call began or ended last; the zero time before the first.
+	// unclaimed is whether nobody has come yet for an episode of an agent that comes by itself, and unclaimedSince since when that was so last.
+	unclaimed      bool
+	unclaimedSince time.Time
+	// newest is when a request, a call or the wait for an agent began or ended last; the zero time before the first.
 	newest time.Time
+	// waited is how long the episode waited for agents that have come, and limit its time limit, which stood still meanwhile.
+	waited time.Duration
+	limit  *agentTime
 }
 
 // beginRequest notes a request to the policy. The returned function notes its answer.
@@ -67,13 +71,6 @@ func (a *activity) beginCall(part, name string) (returned func()) {
 	}
 }
 
-// NoteUnclaimed notes whether the episode waits for an agent that comes for it by itself.
-func (e *Episode) NoteUnclaimed(unclaimed bool) {
-	e.activity.mu.Lock()
-	defer e.activity.mu.Unlock()
-	e.activity.unclaimed, e.activity.newest = unclaimed, time.Now()
-}
-
 // activityNow is an episode's activity at an instant.
 type activityNow struct {
 	id      string
@@ -92,7 +89,7 @@ func (e *Episode) readActivity(now time.Time) activityNow {
 	a := &e.activity
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	s := activityNow{id: e.ID(), asked: a.asked, waiting: a.waiting > 0, unclaimed: a.unclaimed, age: now.Sub(e.started), started: e.started}
+	s := activityNow{id: e.ID(), asked: a.asked, waiting: a.waiting > 0, unclaimed: a.unclaimed, age: now.Sub(e.started) - a.waited, started: e.started}
 	if len(a.calling) > 0 {
 		s.calling = *a.calling[0]
 	}
@@ -100,6 +97,13 @@ func (e *Episode) readActivity(now time.Time) activityNow {
 		s.quiet = now.Sub(a.newest)
 	}
 	return s
+}
+
+// startedAt is when the work on the episode began.
+func (e *Episode) startedAt() time.Time {
+	e.activity.mu.Lock()
+	defer e.activity.mu.Unlock()
+	return e.started.Add(e.activity.waited)
 }
 
 // endedEpisode is how an episode went that ended by itself.

@@ -136,10 +136,7 @@ func (e *Episode) runAgent(ctx context.Context) (schemas.StopReason, error) {
 	if cause := context.Cause(ctx); cause != nil {
 		return "", cause
 	}
-	agentCtx, cancel := ctx, context.CancelFunc(func() {})
-	if timeout := e.ticket.Limits.Timeout; timeout > 0 {
-		agentCtx, cancel = context.WithTimeoutCause(ctx, max(timeout-e.journal.timeBefore(), leastTimeLeft), errTimedOut)
-	}
+	agentCtx, cancel := e.limitAgent(ctx)
 	defer cancel()
 	if err := e.openSessions(agentCtx); err != nil {
 		return "", err
@@ -184,7 +181,7 @@ func (e *Episode) newTrajectory(score Score) (*schemas.Trajectory, error) {
 		GroupSize: t.GroupSize, Task: t.Task, PromptID: t.Prompt.ID, Source: t.Prompt.Source,
 		Segments: e.segments, Turns: turns,
 		Reward: score.Total, Rewards: score.Components, AgentRewards: score.Agents, Answer: e.answer, Stop: e.stop,
-		StartedAt: e.started, FinishedAt: time.Now().UTC(), Forked: e.fork.describeFork(),
+		StartedAt: e.startedAt(), FinishedAt: time.Now().UTC(), Forked: e.fork.describeFork(),
 	}
 	fitTexts(trajectory, schemas.MaxText(max(t.Limits.MaxTokens, trajectory.Tokens())))
 	return trajectory, nil

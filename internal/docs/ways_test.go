@@ -42,7 +42,7 @@ type place struct {
 var unavailable = map[string]place{
 	"producers.var":                      {1, "services"}, // the error itself
 	"producers.Episode.openSessions":     {1, "opening"},
-	"producers/agents/outside.agent.Run": {1, "agents outside"}, "producers/agents/outside.program.runPlain": {2, "agents outside"},
+	"producers/agents/outside.agent.Run": {2, "agents outside"}, "producers/agents/outside.program.runPlain": {2, "agents outside"},
 	"producers/agents/outside.program.runConfined": {5, "agents outside"},
 	"producers/remote.Client.callService":          {3, "services"},
 	"producers/rewards/code.wrapUnavailable":       {1, "judges"}, "producers/rewards/code.readVerdict": {2, "judges"},

@@ -262,7 +262,7 @@ func TestAnAgentThatComesLateHasAllOfItsTime(t *testing.T) {
 	}
 	require.Eventually(t, func() bool {
 		late()
-		return errors.Is(session.idleFault(time.Minute), errUnclaimed)
+		return errors.Is(session.idleFault(time.Minute), ErrUnclaimed)
 	}, time.Minute, time.Millisecond)
 	r := httptest.NewRequest(http.MethodPost, "/episodes", nil)
 	r.Header.Set("Authorization", "Bearer sesame")

@@ -89,9 +89,10 @@ func (s *Session) postOutcome(o Outcome) {
 }
 
 var (
-	// errIdle ends an episode whose agent has gone, errUnclaimed an episode that no agent came for.
-	errIdle      = errors.New("the agent asked for nothing and did not finish")
-	errUnclaimed = errors.New("no agent came for the episode (start more agents, lower producer.concurrency, or raise idle)")
+	// ErrUnclaimed is returned, wrapped, by Wait of an episode that no agent came for.
+	ErrUnclaimed = errors.New("no agent came for the episode (start more agents, lower producer.concurrency, or raise idle)")
+	// errIdle ends an episode whose agent has gone.
+	errIdle = errors.New("the agent asked for nothing and did not finish")
 )
 
 // unclaimedRecorder is a [Recorder] that says of an episode that it waits for an agent.
@@ -121,7 +122,7 @@ func (s *Session) idleFault(idle time.Duration) error {
 	case s.running > 0 || time.Since(s.touched) <= idle:
 		return nil
 	case s.offered:
-		return fmt.Errorf("%w for %v", errUnclaimed, idle)
+		return fmt.Errorf("%w for %v", ErrUnclaimed, idle)
 	}
 	return fmt.Errorf("%w for %v", errIdle, idle)
 }

@@ -208,5 +208,5 @@ func (s *Server) holdRequest(n int) bool {
 func (s *Session) isOver() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.posted || errors.Is(s.alive.Err(), context.DeadlineExceeded)
+	return s.posted || errors.Is(s.alive.Err(), context.DeadlineExceeded) || errors.Is(context.Cause(s.alive), context.DeadlineExceeded)
 }

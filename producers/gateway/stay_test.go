@@ -312,3 +312,12 @@ func TestTooManyRequestsThatWaitAreRefused(t *testing.T) {
 	res, text := p.ask(t, p.stay.keys.newKey("e"))
 	require.Equal(t, http.StatusServiceUnavailable, res.StatusCode, fmt.Sprint(text))
 }
+
+// Finding 12b.4: the limit of an episode whose agent came late is no deadline of its context, and ends the episode for good all the same.
+func TestAnEpisodeWhoseTimeHasPassedIsOver(t *testing.T) {
+	ctx, end := context.WithCancelCause(t.Context())
+	s := newSession(ctx, spelling{}, &recorded{says: fromText}, 1)
+	require.False(t, s.isOver())
+	end(fmt.Errorf("its time has passed: %w", context.DeadlineExceeded))
+	require.True(t, s.isOver())
+}

@@ -102,8 +102,11 @@ func (a *agent) Run(ctx context.Context, e *producers.Episode) error {
 	limit := session.Limit()
 	session.Close() // the end of a program in a sandbox waits for its requests
 	a.awaitEnd(e, ended)
-	if err == nil {
+	switch {
+	case err == nil:
 		finishEpisode(e, limit, outcome)
+	case errors.Is(err, gateway.ErrUnclaimed):
+		return fmt.Errorf("%w: %w: %w", producers.ErrUnavailable, producers.ErrNotBegun, err)
 	}
 	return err
 }
@@ -217,7 +220,7 @@ func newOffer(e *producers.Episode, address gateway.Address) gateway.Offer {
 	return gateway.Offer{
 		BaseURL: address.OpenAI, AnthropicURL: address.Anthropic, APIKey: address.Key, Episode: e.ID(), Prompt: prompt.Text,
 		PromptID: prompt.ID, Task: e.Task(), Source: prompt.Source, Seed: e.Seed(), World: []byte(e.World()),
-		Timeout: e.Limits().Timeout.Seconds(),
+		Timeout: e.TimeLeft().Seconds(),
 	}
 }
 

@@ -185,3 +185,16 @@ func TestAnAgentWhoseAddressIsTaken(t *testing.T) {
 	require.ErrorIs(t, err, producers.ErrNotBegun, "a proxy knows the port")
 	require.True(t, agent.(agents.Addressed).Addressed())
 }
+
+// Finding 12b.4: an episode that nobody came for failed, and its sample was closed in the end.
+func TestAnEpisodeThatNobodyComesForGoesBack(t *testing.T) {
+	t.Setenv("WEIR_AGENT_KEY", "sesame")
+	cfg := outside.DefaultExternalConfig()
+	cfg.Listen, cfg.Stop, cfg.Idle = "127.0.0.1:0", []string{"look", "7"}, 10*time.Millisecond
+	agent, err := outside.ExternalType().Open(t.Context(), opening(t, &cfg))
+	require.NoError(t, err)
+	_, err = rollout(t, agent, nil)
+	require.ErrorIs(t, err, producers.ErrNotBegun)
+	require.ErrorIs(t, err, producers.ErrUnavailable, "it is reported")
+	require.ErrorContains(t, err, "no agent came for the episode (start more agents")
+}

@@ -1,0 +1,96 @@
+package producers
+
+import (
+	"context"
+	"time"
+)
+
+// limitPassedError is errTimedOut of a limit that is no deadline of a context, as which it counts too.
+type limitPassedError struct{}
+
+func (limitPassedError) Error() string { return errTimedOut.Error() }
+
+// Is says that it is both.
+func (limitPassedError) Is(target error) bool {
+	return target == errTimedOut || target == context.DeadlineExceeded
+}
+
+// agentTime is what is left of an episode's time limit. It runs but while the episode waits for an agent that comes by itself. The lock of the
+// episode's activity guards it; nil is no limit that stands still.
+type agentTime struct {
+	left  time.Duration
+	since time.Time // it runs since then
+	timer *time.Timer
+}
+
+// TimeLeft is how long the agent has for the episode, from its begin here on; 0 is no bound.
+func (e *Episode) TimeLeft() time.Duration {
+	if e.ticket.Limits.Timeout <= 0 {
+		return 0
+	}
+	return max(e.ticket.Limits.Timeout-e.journal.timeBefore(), leastTimeLeft)
+}
+
+// limitAgent bounds the agent's context by the episode's time limit. The time in which nobody has come for the episode does not count.
+func (e *Episode) limitAgent(ctx context.Context) (context.Context, context.CancelFunc) {
+	left := e.TimeLeft()
+	if left == 0 {
+		return ctx, func() {}
+	}
+	if comes, ok := e.env.Agent.(interface{ Awaited() bool }); !ok || !comes.Awaited() {
+		return context.WithTimeoutCause(ctx, left, errTimedOut)
+	}
+	limited, end := context.WithCancelCause(ctx)
+	limit := &agentTime{left: left, since: time.Now(), timer: time.AfterFunc(left, func() { end(limitPassedError{}) })}
+	e.activity.mu.Lock()
+	e.activity.limit = limit
+	e.activity.mu.Unlock()
+	return limited, func() {
+		limit.timer.Stop()
+		end(nil)
+	}
+}
+
+// holdTime has the time stand still, or run on. The lock of the activity is held.
+func (l *agentTime) holdTime(still bool, now time.Time) {
+	switch {
+	case l == nil:
+	case !still:
+		l.since = now
+		l.timer.Reset(l.left)
+	case l.timer.Stop():
+		l.left -= now.Sub(l.since)
+	}
+}
+
+// NoteUnclaimed notes whether the episode waits for an agent that comes for it by itself.
+func (e *Episode) NoteUnclaimed(unclaimed bool) {
+	a, now := &e.activity, time.Now()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if unclaimed == a.unclaimed {
+		return
+	}
+	if unclaimed {
+		a.unclaimedSince = now
+	} else {
+		a.waited += now.Sub(a.unclaimedSince)
+	}
+	a.unclaimed, a.newest = unclaimed, now
+	a.limit.holdTime(unclaimed, now)
+	e.journal.holdTime(unclaimed, now)
+}
+
+// holdTime has the time of the episode stand still, or run on.
+func (j *journal) holdTime(still bool, now time.Time) {
+	if j == nil {
+		return
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if still {
+		j.held = now
+		return
+	}
+	j.began, j.held = j.began.Add(now.Sub(j.held)), time.Time{}
+}
