@@ -21,6 +21,8 @@ const (
 	journalAge = 24 * time.Hour
 	// journalEnded is how long the end of a journal is kept, which refuses the records of a producer that comes late.
 	journalEnded = 10 * time.Minute
+	// journalTried is how often the stream is tried again for which the broker has no room.
+	journalTried = 5 * time.Second
 	// journalRecords bounds the records of a ticket, and maxRecord the bytes of a record.
 	journalRecords = 1 << 14
 	maxRecord      = 900 << 10
@@ -92,6 +94,7 @@ func (r *Run) openJournal(ctx context.Context) error {
 	err := r.openStream(ctx, want)
 	if seam.HasCode(err, codeNoStorage) {
 		r.log.Warn("the broker has no room for journals: episodes whose producers die begin again; see streams.journal_max_bytes", "err", err)
+		go r.awaitJournalRoom(want)
 		return nil
 	}
 	if !errors.Is(err, ErrIncompatible) && !seam.HasCode(err, codeInvalidConfig) {
@@ -104,6 +107,27 @@ func (r *Run) openJournal(ctx context.Context) error {
 		return err
 	}
 	return r.openStream(ctx, want)
+}
+
+// awaitJournalRoom makes the stream of the journal when the broker has room for it, unless the connection is closed before.
+func (r *Run) awaitJournalRoom(want jetstream.StreamConfig) {
+	closed := r.nc.StatusChanged(nats.CLOSED)
+	tick := time.NewTicker(journalTried)
+	defer tick.Stop()
+	for !r.nc.IsClosed() {
+		select {
+		case <-closed:
+			return
+		case <-tick.C:
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), attemptTimeout)
+		err := r.conn.openStream(ctx, want)
+		cancel()
+		if err == nil {
+			r.log.Info("the broker has room for journals")
+			return
+		}
+	}
 }
 
 // Read returns the records of the journal, oldest first; none where there is no journal. Records that this build cannot read fail with the

@@ -210,13 +210,18 @@ func (r *Run) openStream(ctx context.Context, want jetstream.StreamConfig) error
 	return r.callBroker(ctx, "open stream "+want.Name, want.Name, func(ctx context.Context) error {
 		err := r.conn.openStream(ctx, want)
 		if seam.HasCode(err, codeNoStorage) {
-			return fmt.Errorf("the broker has no room for stream %s, which sets %d MB aside: "+
-				"lower streams.max_trajectory_bytes, streams.rejected_max_bytes, streams.events_max_bytes and streams.journal_max_bytes, "+
-				"remove old runs, or give the broker more disk (broker.max_store_bytes): %w",
-				want.Name, max(1, want.MaxBytes>>20), err)
+			return noRoomError(want.Name, want.MaxBytes, err)
 		}
 		return err
 	})
+}
+
+// noRoomError says what to do where the broker cannot set the bytes of a stream aside.
+func noRoomError(stream string, bytes int64, err error) error {
+	return fmt.Errorf("the broker has no room for stream %s, which sets %d MB aside: "+
+		"lower streams.max_trajectory_bytes, streams.rejected_max_bytes, streams.events_max_bytes and streams.journal_max_bytes, "+
+		"remove old runs, or give the broker more disk (broker.max_store_bytes); a broker whose disk has an eighth more room takes that in, "+
+		"within seconds of a refusal: try again, or start the broker again: %w", stream, max(1, bytes>>20), err)
 }
 
 // openRest opens all that is no stream of messages: the producers' consumer, the buckets and the object store.
@@ -280,6 +285,9 @@ func (r *Run) openBucket(ctx context.Context, want jetstream.KeyValueConfig) err
 			}
 		}
 		_, err = r.js.CreateOrUpdateKeyValue(ctx, want)
+		if seam.HasCode(err, codeNoStorage) {
+			return noRoomError("KV_"+want.Bucket, want.MaxBytes, err)
+		}
 		return err
 	})
 }

@@ -29,6 +29,8 @@ type Broker struct {
 	lock   *storeLock
 	// reserve is how many bytes of the disk the last start of the server left free; 0 has the next start take it from the disk alone.
 	reserve int64
+	// refusals are the requests that the server had refused when its bound was examined last.
+	refusals uint64
 	// full is whether the streams hold all that they may, as it was told.
 	full bool
 	// own is the admin's key of this process, nil where the key ring has the admin's seed, or there are no keys.

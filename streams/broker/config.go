@@ -30,7 +30,8 @@ type Config struct {
 	// senders try again.
 	MaxBufferedBytes int64 `koanf:"max_buffered_bytes"`
 	// MaxStoreBytes bounds the disk space of all streams; 0 takes the bound from the disk when the broker starts: the streams and the free
-	// space, less a quarter of both and at most half of the free space.
+	// space, less a quarter of both and at most half of the free space. Where the bound is in the way and the disk has more room by then, the
+	// broker restarts its server with a larger bound.
 	MaxStoreBytes int64 `koanf:"max_store_bytes"`
 	// TLS is required off loopback, unless AllowPlain is set.
 	TLS streams.TLSConfig `koanf:"tls"`

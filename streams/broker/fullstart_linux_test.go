@@ -17,7 +17,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/streams/broker"
+	"github.com/weir-rl/weir/streams/streamtest"
 )
 
 // smallDisk is a folder on a disk of so many bytes.
@@ -176,4 +178,31 @@ func TestABrokerOnADiskThatIsPartlyFreedStoresAgain(t *testing.T) {
 	require.Eventually(t, func() bool { return b.store(t.Context(), 1) == nil }, 30*time.Second, 100*time.Millisecond)
 	require.Eventually(t, func() bool { return strings.Contains(b.told.String(), "stores what it is sent again") }, 10*time.Second, 10*time.Millisecond)
 	require.NoError(t, b.store(t.Context(), 8), "half of what is free is the streams'")
+}
+
+// Reader 12, finding 12b.1: a broker that was started on a disk with little room refused the streams of further runs for good, and journals for
+// the life of their trainer, also after the disk had room.
+func TestABrokerTakesFurtherStreamsWhenTheDiskHasRoom(t *testing.T) {
+	dir := smallDisk(t, "64m")
+	empty := fill(t, dir, 24<<20)
+	b, err := startOnDisk(t, dir)
+	require.NoError(t, err)
+	conn := streamtest.Connect(t, streams.ConnectConfig{Broker: b.Broker})
+	small := streams.DefaultTopology()
+	small.MaxTrajectoryBytes, small.RejectedMaxBytes, small.EventsMaxBytes, small.JournalMaxBytes = 1<<20, 1<<20, 1<<20, 14<<20
+	_, err = conn.Open(t.Context(), "a", small)
+	require.NoError(t, err)
+	_, err = b.js.Stream(t.Context(), "WEIR_a_JOURNAL")
+	require.ErrorIs(t, err, jetstream.ErrStreamNotFound)
+	small.JournalMaxBytes = 0
+	_, err = conn.Open(t.Context(), "b", small)
+	require.ErrorContains(t, err, "the broker has no room for stream")
+	empty()
+	require.Eventually(t, func() bool {
+		_, err := b.js.Stream(t.Context(), "WEIR_a_JOURNAL")
+		return err == nil
+	}, 60*time.Second, 100*time.Millisecond)
+	_, err = conn.Open(t.Context(), "b", small)
+	require.NoError(t, err)
+	require.Equal(t, 1, strings.Count(b.told.String(), "was started again"))
 }

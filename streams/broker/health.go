@@ -162,17 +162,24 @@ func (b *Broker) examineHealth(s *server.Server) error {
 	return errors.New(status.Error)
 }
 
-// examineBound fails where the streams have used up the server's bound, which refuses every write, and another start has more room. Where
-// none has, it is told in the log alone: roles that free the streams must reach the broker.
+// examineBound fails where another start has more room and the server's bound is in the way: the streams have used it up, which refuses every
+// write, or a request was refused that may have been for a stream which sets more aside than is left. Where no start has more, it is told in
+// the log alone: roles that free the streams must reach the broker.
 func (b *Broker) examineBound(s *server.Server) error {
 	j, err := s.Jsz(nil)
-	if err != nil || j.Config.MaxStore <= 0 || j.Store < uint64(j.Config.MaxStore) {
+	if err != nil || j.Config.MaxStore <= 0 {
 		b.full = false
 		return nil //nolint:nilerr // a server that tells nothing has been examined
 	}
-	used := int64(j.Store) //nolint:gosec // bytes of a disk
-	if bound, _, err := b.storeBound(used); err == nil && b.config.MaxStoreBytes == 0 && bound >= j.Config.MaxStore+roomNeeded {
+	full, refused := j.Store >= uint64(j.Config.MaxStore), j.API.Errors != b.refusals //nolint:gosec // bytes of a disk
+	tight := 2*j.ReservedStore > uint64(j.Config.MaxStore)                            //nolint:gosec // another such run finds no room
+	if (full || tight && refused) && b.hasMoreRoom(j, full) {
 		return fmt.Errorf("%w: the disk of store_dir %q has more room than when the server started", errStoreFailed, b.config.StoreDir)
+	}
+	b.refusals = j.API.Errors
+	if !full {
+		b.full = false
+		return nil
 	}
 	if !b.full {
 		b.log.log.Error("the streams hold all that they may, and the broker refuses what it is sent: free space on the disk of store_dir, "+
@@ -180,6 +187,20 @@ func (b *Broker) examineBound(s *server.Server) error {
 	}
 	b.full = true
 	return nil
+}
+
+// hasMoreRoom reports whether another start of the server would have a larger bound: by roomNeeded where the bound is used up, else by an
+// eighth, since a refused request alone is no reason to disturb a run.
+func (b *Broker) hasMoreRoom(j *server.JSInfo, full bool) bool {
+	if b.config.MaxStoreBytes > 0 {
+		return false
+	}
+	bound, _, err := b.storeBound(int64(j.Store)) //nolint:gosec // bytes of a disk
+	more := int64(roomNeeded)
+	if !full {
+		more = max(more, j.Config.MaxStore/8)
+	}
+	return err == nil && bound-j.Config.MaxStore >= more
 }
 
 // storeBound is how many bytes the streams may hold that hold so many: these, and the bytes that are free beside them but for a reserve. The
