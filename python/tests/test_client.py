@@ -422,6 +422,41 @@ assert weir.episode() is e
         with self.assertRaisesRegex(ValueError, "WEIR_AGENT_KEY"), unittest.mock.patch.dict(os.environ, clear=True):
             next(weir.episodes(g.url))
 
+    def test_an_agent_that_came_outlives_its_producer(self) -> None:
+        """Finding 12b.9: a lost connection, a 503 or an episode that was cut off ended the agent's program."""
+        answers: list[tuple[str, int]] = []
+
+        class Producer(http.server.BaseHTTPRequestHandler):
+            faults = iter([0, 503, 200, 0, 200, 410])
+
+            def do_POST(self) -> None:
+                self.rfile.read(int(self.headers["Content-Length"]))
+                status = 200 if self.path == "/episodes" else next(self.faults)
+                answers.append((self.headers.get("X-Stainless-Retry-Count", ""), status))
+                if status == 0:  # as where the producer was killed
+                    self.connection.shutdown(socket.SHUT_RDWR)
+                    return
+                base = f"http://127.0.0.1:{server.server_port}/e"
+                body = {"base_url": base, "api_key": "k", "prompt": "p", "choices": [{"message": {"content": "x"}}]}
+                data = json.dumps(body).encode()
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, format: str, *args: Any) -> None:
+                pass
+
+        with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Producer) as server, unittest.mock.patch.object(weir.http, "FIRST_PAUSE", 0.001):
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            came = 0
+            for e in weir.episodes(f"http://127.0.0.1:{server.server_port}", "key"):
+                if (came := came + 1) == 3:
+                    break
+                with e:
+                    e.answer(e.ask(e.prompt))
+            server.shutdown()
+        self.assertEqual(answers, [("", 200), ("0", 0), ("1", 503), ("2", 200), ("0", 0), ("1", 200), ("", 200), ("0", 410), ("", 200)])
 
     def test_an_agent_comes_again_where_no_answer_comes(self) -> None:
         stuck = threading.Event()

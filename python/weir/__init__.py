@@ -2,7 +2,7 @@
 
 from weir.agent import Agent, agent, episodes
 from weir.binary import find_binary
-from weir.episode import Episode, NoEpisodeError, episode
+from weir.episode import Episode, EpisodeOverError, NoEpisodeError, episode
 from weir.frame import frame
 from weir.questions import Questions, questions
 from weir.record import Record
@@ -19,6 +19,7 @@ __all__ = [
     "Agent",
     "Call",
     "Episode",
+    "EpisodeOverError",
     "NoEpisodeError",
     "Observation",
     "Prompt",

@@ -52,7 +52,7 @@ def agent(play: Play) -> Agent:
 
 
 def episodes(url: str, key: str = "", pause: float = 0.2) -> Iterator[Episode]:
-    """Comes for episodes at an agent of type external, for ever: each is a context manager whose end posts the outcome.
+    """Comes for episodes at an agent of type external, for ever: each is a context manager whose end posts the outcome. Requests outlive the producer: see Episode.lasts.
 
     url is the agent's listen address, such as http://127.0.0.1:8640; key is by default that of WEIR_AGENT_KEY. Where Weir is away it is asked again after pause seconds. Several threads may each have an iterator.
     """
@@ -74,4 +74,4 @@ def episodes(url: str, key: str = "", pause: float = 0.2) -> Iterator[Episode]:
             idle.wait(pause)
         else:
             if offer is not None:
-                yield Episode.from_offer(offer)
+                yield Episode.from_offer(offer, lasts=True)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from weir.http import post
+from weir.http import post, post_again
 
 #: The messages of a conversation, as OpenAI's chat completions take them.
 Messages: TypeAlias = list[dict[str, Any]]
@@ -18,6 +18,10 @@ Messages: TypeAlias = list[dict[str, Any]]
 
 class NoEpisodeError(RuntimeError):
     """The program was started by nothing that gives it an episode."""
+
+
+class EpisodeOverError(RuntimeError):
+    """The episode of an agent that came for it is over: it was cut off, or its time has passed. The end of the with block takes it, and the agent goes on with the next episode."""
 
 
 @dataclass
@@ -43,6 +47,8 @@ class Episode:
     timeout: float = 0
     #: Whether the end of a with block posts the outcome.
     posts: bool = True
+    #: Whether the agent outlives its producer: requests are tried again for ten minutes while none answers, and EpisodeOverError says that the episode is over.
+    lasts: bool = False
     _outcome: dict[str, Any] = field(default_factory=dict, repr=False)
     #: The last error of a request to the model.
     _failure: Exception | None = field(default=None, repr=False)
@@ -73,7 +79,7 @@ class Episode:
             messages = [{"role": "user", "content": messages}]
         body = {"model": model or os.environ.get("MODEL", "policy"), "messages": messages, **parameters}
         try:
-            answer = post(self.base_url + "/chat/completions", body, self.api_key)
+            answer = self._send("/chat/completions", body)
         except OSError as error:
             self._failure = error
             raise
@@ -87,20 +93,36 @@ class Episode:
     def post(self) -> None:
         """Posts the outcome. The end of a with block does so by itself, unless it raised. An episode takes one outcome."""
         try:
-            post(self.base_url + "/weir/finish", self._outcome, self.api_key)
+            self._send("/weir/finish", self._outcome)
         except urllib.error.HTTPError as refused:
             with refused:
                 raise RuntimeError(f"the outcome of episode {self.id} was refused: {refused.read().decode(errors='replace')}") from None
 
+    def _send(self, path: str, body: Any) -> Any:
+        """Posts to the episode's address."""
+        if not self.lasts:
+            return post(self.base_url + path, body, self.api_key)
+        try:
+            return post_again(self.base_url + path, body, self.api_key)
+        except urllib.error.HTTPError as refused:
+            if refused.code != 410:
+                raise
+            with refused:
+                raise EpisodeOverError(f"episode {self.id} is over: {refused.read().decode(errors='replace')}") from None
+
     def __enter__(self) -> "Episode":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: types.TracebackType | None) -> None:
-        if kind is None and self.posts:
-            self.post()
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: types.TracebackType | None) -> bool:
+        try:
+            if kind is None and self.posts:
+                self.post()
+        except EpisodeOverError:
+            pass
+        return isinstance(error, EpisodeOverError)
 
     @classmethod
-    def from_offer(cls, offer: Mapping[str, Any], posts: bool = True) -> "Episode":
+    def from_offer(cls, offer: Mapping[str, Any], posts: bool = True, lasts: bool = False) -> "Episode":
         """The episode of the JSON that Weir sends: docs/gateway.md has its keys."""
         return cls(
             base_url=offer["base_url"],
@@ -115,6 +137,7 @@ class Episode:
             world=offer.get("world"),
             timeout=offer.get("timeout_s", 0),
             posts=posts,
+            lasts=lasts,
         )
 
 

@@ -1,8 +1,11 @@
 """JSON over HTTP, as a client."""
 
 import http.client
+import itertools
 import json
 import socket
+import time
+import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from typing import IO, Any
@@ -52,3 +55,23 @@ def post(url: str, body: Any, key: str = "", headers: Mapping[str, str] | None =
     with _OPENER.open(request, timeout=timeout) as answer:
         text = answer.read()
     return json.loads(text) if text else None
+
+
+#: The pauses between tries of post_again, in seconds: the first, which doubles, and the longest.
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 8.0
+
+
+def post_again(url: str, body: Any, key: str = "", within: float = 600.0) -> Any:
+    """Is post, tried again for so many seconds where the connection is lost, or the answer is 408, 429 or 5xx: its server may come again. A later try says so as OpenAI's clients do."""
+    ends = time.monotonic() + within
+    for tries in itertools.count():
+        try:
+            return post(url, body, key, {"X-Stainless-Retry-Count": str(tries)})
+        except urllib.error.HTTPError as refused:
+            if refused.code not in (408, 429) and refused.code < 500 or time.monotonic() >= ends:
+                raise
+            refused.close()
+        except (OSError, http.client.HTTPException):
+            if time.monotonic() >= ends:
+                raise
+        time.sleep(min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(tries, 10)))
