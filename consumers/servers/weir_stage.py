@@ -124,7 +124,7 @@ class Stages:
 
         at is the folder that the worker loaded last, fault why the worker takes nothing from shared memory, or None."""
         staged = self.staged
-        if staged is None or staged.label != label:
+        if staged is None or (staged.label, staged.folder, staged.files) != (label, folder, files):
             staged = self.staged = Staged(label, folder, files)
             try:
                 if fault:

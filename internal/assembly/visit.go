@@ -21,7 +21,7 @@ import (
 // Visit opens a run to look at it: at the named broker, else at the broker that its folder on this machine names. The streams of an
 // embedded broker that has ended are read where they lie, and up is false. Call leave at the end.
 func (k *Connector) Visit(ctx context.Context, role streams.Role) (run *streams.Run, up bool, leave func(), err error) {
-	own := k.restingBroker(ctx) // a large store takes a while to open
+	own, atRest := k.restingBroker(ctx) // a large store takes a while to open
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	if own != nil {
@@ -37,6 +37,9 @@ func (k *Connector) Visit(ctx context.Context, role streams.Role) (run *streams.
 	conn, err := k.connectQuietly(ctx, own, role)
 	if err != nil {
 		stop()
+		if errors.Is(atRest, syscall.ENOSPC) || errors.Is(atRest, syscall.EDQUOT) {
+			err = fmt.Errorf("%w; nor can its streams be read where they lie: %w", err, atRest)
+		}
 		return nil, false, nil, err
 	}
 	leave = func() { conn.Close(); stop() }
@@ -138,17 +141,17 @@ func (h *quietHandler) WithGroup(name string) slog.Handler {
 	return &quietHandler{h.Handler.WithGroup(name), h.loud}
 }
 
-// restingBroker serves the streams of the run's embedded broker to this process alone, nil if it has none here or
-// some process holds them.
-func (k *Connector) restingBroker(ctx context.Context) *broker.Broker {
+// restingBroker serves the streams of the run's embedded broker to this process alone, nil if it has none here, or they cannot be served,
+// such as where some process holds them.
+func (k *Connector) restingBroker(ctx context.Context) (*broker.Broker, error) {
 	if k.cfg.Broker.URL != "" || k.cfg.Broker.Cluster.Name != "" {
-		return nil
+		return nil, nil
 	}
 	if _, err := os.Stat(k.cfg.Broker.StoreDir); err != nil {
-		return nil
+		return nil, nil
 	}
 	if shared, _ := filepath.Glob(filepath.Join(k.cfg.Broker.StoreDir, "jetstream", "*", "_js_")); len(shared) > 0 {
-		return nil // a broker of a cluster: alone it does not know the streams of the others
+		return nil, nil // a broker of a cluster: alone it does not know the streams of the others
 	}
 	own, err := broker.Start(ctx, broker.Config{
 		StoreDir: k.cfg.Broker.StoreDir, SyncAlways: true, MaxPayload: k.cfg.Broker.MaxPayload,
@@ -156,7 +159,7 @@ func (k *Connector) restingBroker(ctx context.Context) *broker.Broker {
 	}, nil)
 	if err != nil {
 		k.log.Debug("the streams are not at rest", "err", err)
-		return nil
+		return nil, err
 	}
-	return own
+	return own, nil
 }

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"time"
 
@@ -89,6 +90,7 @@ func (s *Server) OpenLasting(
 	session.secret, session.episode, session.lasting = s.stay.keys.newKey(episode), episode, newLasting(s.stay.keys, keeper)
 	s.addSession(session)
 	s.stay.open[episode] = session
+	s.forgetKnocks(episode)
 	close(s.stay.changed)
 	s.stay.changed = make(chan struct{})
 	return session, nil
@@ -183,6 +185,11 @@ func (s *Server) noteKnock(key string) {
 	if now.Sub(s.stay.began[key]) < knockMost {
 		s.stay.knocked = now
 	}
+}
+
+// forgetKnocks forgets since when the agents of an episode have asked: the episode is here. The caller holds the lock.
+func (s *Server) forgetKnocks(episode string) {
+	maps.DeleteFunc(s.stay.began, func(key string, _ time.Time) bool { return s.stay.keys.episodeOf(key) == episode })
 }
 
 // agentsKnock reports whether agents ask whose episodes are not here and may come.

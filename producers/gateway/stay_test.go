@@ -321,3 +321,17 @@ func TestAnEpisodeWhoseTimeHasPassedIsOver(t *testing.T) {
 	end(fmt.Errorf("its time has passed: %w", context.DeadlineExceeded))
 	require.True(t, s.isOver())
 }
+
+// Finding 12b.7: an agent that had asked at a producer before, and whose episode came there meanwhile, counted no more when it asked again.
+func TestAnAgentKnocksAgainAtTheSameProducer(t *testing.T) {
+	p := newPlace(t, "the run's")
+	key := p.stay.keys.newKey("e")
+	p.noteKnock(key)
+	require.True(t, p.agentsKnock())
+	p.stay.began[key], p.stay.knocked = time.Now().Add(-time.Hour), time.Time{}
+	p.noteKnock(key)
+	require.False(t, p.agentsKnock(), "its episode did not come")
+	p.Close(p.open(t, new(kept)))
+	p.noteKnock(key)
+	require.True(t, p.agentsKnock())
+}
