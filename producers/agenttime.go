@@ -15,8 +15,8 @@ func (limitPassedError) Is(target error) bool {
 	return target == errTimedOut || target == context.DeadlineExceeded
 }
 
-// agentTime is what is left of an episode's time limit. It runs but while the episode waits for an agent that comes by itself. The lock of the
-// episode's activity guards it; nil is no limit that stands still.
+// agentTime is what is left of an episode's time limit. It runs but while the episode waits for an agent that comes by itself. The lock
+// of the episode's activity guards it; nil is no limit that stands still.
 type agentTime struct {
 	left  time.Duration
 	since time.Time // it runs since then

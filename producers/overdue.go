@@ -32,7 +32,8 @@ type activity struct {
 	asked, waiting int
 	// calling are the tools and the reward whose calls have not returned, in the order of their begin.
 	calling []*string
-	// unclaimed is whether nobody has come yet for an episode of an agent that comes by itself, and unclaimedSince since when that was so last.
+	// unclaimed is whether nobody has come yet for an episode of an agent that comes by itself, and unclaimedSince since when that was
+	// so last.
 	unclaimed      bool
 	unclaimedSince time.Time
 	// newest is when a request, a call or the wait for an agent began or ended last; the zero time before the first.
@@ -89,7 +90,9 @@ func (e *Episode) readActivity(now time.Time) activityNow {
 	a := &e.activity
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	s := activityNow{id: e.ID(), asked: a.asked, waiting: a.waiting > 0, unclaimed: a.unclaimed, age: now.Sub(e.started) - a.waited, started: e.started}
+	s := activityNow{
+		id: e.ID(), asked: a.asked, waiting: a.waiting > 0, unclaimed: a.unclaimed, age: now.Sub(e.started) - a.waited, started: e.started,
+	}
 	if len(a.calling) > 0 {
 		s.calling = *a.calling[0]
 	}

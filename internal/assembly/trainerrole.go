@@ -245,7 +245,8 @@ func (t *trainerRole) scoresVersions() bool {
 	if t.apart && t.cfg.Eval.At == config.EvalAtTrainer {
 		for _, of := range t.course.Tasks {
 			if a, ok := of.agent.(agents.Addressed); ok && a.Addressed() {
-				t.log.Warn("no version is scored: the agent's programs ask the producers, and not the trainer: set eval.at to producers, or eval.every to 0",
+				t.log.Warn("no version is scored: the agent's programs ask the producers, and not the trainer: "+
+					"set eval.at to producers, or eval.every to 0",
 					"task", of.Name, "agent", of.agentName)
 				return false
 			}

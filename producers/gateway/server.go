@@ -82,7 +82,8 @@ func (s *Server) startListening() error {
 		l, err = s.listenBeside(err)
 	}
 	if err != nil {
-		return fmt.Errorf("%w: listen for agents on %s: %w; end what listens there, or choose another address by listen", ErrNoAddress, s.cfg.Listen, err)
+		return fmt.Errorf("%w: listen for agents on %s: %w; end what listens there, or choose another address by listen",
+			ErrNoAddress, s.cfg.Listen, err)
 	}
 	s.listener = l
 	server := s.newHTTPServer()

@@ -162,9 +162,9 @@ func (b *Broker) examineHealth(s *server.Server) error {
 	return errors.New(status.Error)
 }
 
-// examineBound fails where another start has more room and the server's bound is in the way: the streams have used it up, which refuses every
-// write, or a request was refused that may have been for a stream which sets more aside than is left. Where no start has more, it is told in
-// the log alone: roles that free the streams must reach the broker.
+// examineBound fails where another start has more room and the server's bound is in the way: the streams have used it up, which refuses
+// every write, or a request was refused that may have been for a stream which sets more aside than is left. Where no start has more, it is
+// told in the log alone: roles that free the streams must reach the broker.
 func (b *Broker) examineBound(s *server.Server) error {
 	j, err := s.Jsz(nil)
 	if err != nil || j.Config.MaxStore <= 0 {
@@ -203,9 +203,10 @@ func (b *Broker) hasMoreRoom(j *server.JSInfo, full bool) bool {
 	return err == nil && bound-j.Config.MaxStore >= more
 }
 
-// storeBound is how many bytes the streams may hold that hold so many: these, and the bytes that are free beside them but for a reserve. The
-// reserve is a quarter of both, and at most half of the free bytes. While the disk does not fill up, the reserve never shrinks from start to
-// start, so that streams which fill the bound leave it as it was: bound and reserve grow where others give bytes back, and then alone.
+// storeBound is how many bytes the streams may hold that hold so many: these, and the bytes that are free beside them but for a reserve.
+// The reserve is a quarter of both, and at most half of the free bytes. While the disk does not fill up, the reserve never shrinks from
+// start to start, so that streams which fill the bound leave it as it was: bound and reserve grow where others give bytes back, and then
+// alone.
 func (b *Broker) storeBound(used int64) (bound, reserve int64, err error) {
 	left, err := diskFree(b.config.StoreDir)
 	if err != nil {

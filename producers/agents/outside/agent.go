@@ -56,7 +56,8 @@ func openAgent(ctx context.Context, o agents.Opening, cfg gateway.Config, key st
 		return nil, err
 	}
 	return &agent{
-		server: gateway.NewServer(ctx, cfg, key, o.Log), speaker: speaker, idle: cfg.Idle, log: o.Log, addressed: key != "" || cfg.PublicURL != "",
+		server: gateway.NewServer(ctx, cfg, key, o.Log), speaker: speaker, idle: cfg.Idle, log: o.Log,
+		addressed: key != "" || cfg.PublicURL != "",
 	}, nil
 }
 
