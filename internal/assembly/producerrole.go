@@ -132,6 +132,9 @@ func (p *producerRole) openSandboxes(ctx context.Context) error {
 		return config.Invalid(err)
 	}
 	p.log.Info("programs run in sandboxes", "tier", pool.Tier())
+	for _, line := range FewPlaces(p.cfg) {
+		p.log.Warn(line)
+	}
 	return nil
 }
 

@@ -13,3 +13,10 @@ type Unrewarded interface {
 	// NoProcessReward marks the type, and is never called.
 	NoProcessReward()
 }
+
+// Common is the configuration of a tool that may give all episodes the same session, which then takes a single place in the pool of
+// sandboxes.
+type Common interface {
+	// Common reports whether it does.
+	Common() bool
+}

@@ -90,6 +90,9 @@ func (c Config) allowsTool(tool string) bool {
 	return slices.Contains(c.Allow, tool) || slices.Contains(c.Allow, everything)
 }
 
+// Common reports whether all episodes have the same session.
+func (c Config) Common() bool { return c.Shared }
+
 // Sandboxed says whether a program is started in a sandbox.
 func (c Config) Sandboxed() bool { return len(c.Command) > 0 && c.Sandbox }
 
