@@ -66,14 +66,24 @@ func Foreign(r *http.Request) bool {
 	return origin != "" && origin != "http://"+r.Host && origin != "https://"+r.Host
 }
 
-// passedOn are the headers by which proxies say for whom they ask.
-var passedOn = []string{"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip"}
+// isPassedOn says whether a request has a header by which a proxy says for whom it asks.
+func isPassedOn(h http.Header) bool {
+	for name := range h {
+		switch {
+		case name == "Forwarded", name == "Via", name == "X-Real-Ip", name == "True-Client-Ip", name == "X-Client-Ip",
+			strings.HasPrefix(name, "X-Forwarded-"), strings.HasSuffix(name, "-Connecting-Ip"):
+			return true
+		}
+	}
+	return false
+}
 
 // Direct says whether a request asks for this machine by a name that means it everywhere, and no proxy says that it passed it on: whoever
 // asks a proxy on this machine may be anywhere. nginx, unless it is told otherwise, names the address that it asks and sets none of the
-// headers, but speaks HTTP/1.0 in most of its versions, as no browser does. A proxy that looks like a browser in everything passes.
+// headers; before 1.29.7 it spoke HTTP/1.0, as no browser does. A proxy that looks like a browser in everything passes, and so does nginx
+// from 1.29.7 on: docs/view.md says what to set.
 func Direct(r *http.Request) bool {
-	if !r.ProtoAtLeast(1, 1) || slices.ContainsFunc(passedOn, func(name string) bool { return len(r.Header.Values(name)) > 0 }) {
+	if !r.ProtoAtLeast(1, 1) || isPassedOn(r.Header) {
 		return false
 	}
 	host := HostName(r.Host)

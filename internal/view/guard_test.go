@@ -47,6 +47,9 @@ func TestTheGuardLetsThroughWhoMay(t *testing.T) {
 		"X-Forwarded-For":                   {open: true, path: "/api/runs", header: map[string]string{"X-Forwarded-For": "127.0.0.1"}, want: 401},
 		"X-Forwarded-Host":                  {open: true, path: "/api/runs", header: map[string]string{"X-Forwarded-Host": "localhost"}, want: 401},
 		"X-Real-IP":                         {open: true, path: "/api/runs", header: map[string]string{"X-Real-IP": "127.0.0.1"}, want: 401},
+		"X-Forwarded-Server":                {open: true, path: "/api/runs", header: map[string]string{"X-Forwarded-Server": "proxy"}, want: 401}, // 12a.2
+		"CF-Connecting-IP":                  {open: true, path: "/api/runs", header: map[string]string{"CF-Connecting-IP": "10.1.2.3"}, want: 401},
+		"True-Client-IP":                    {open: true, path: "/api/runs", header: map[string]string{"True-Client-IP": "10.1.2.3"}, want: 401},
 		"a proxy with the token":            {open: true, path: "/api/runs", host: "trainer.internal", header: map[string]string{"X-Forwarded-For": "10.1.2.3", "Authorization": "Bearer " + token}, want: 200},
 		// Finding A1 of the second adversarial review: another site's page has no business with what the page reads either.
 		"a read for another site":           {open: true, path: "/api/runs", header: map[string]string{"Sec-Fetch-Site": "cross-site"}, want: 403},

@@ -194,6 +194,9 @@ func attempts(abstract string) []attempt {
 		{91, sys(`S(%d, -1)`, unix.SYS_SYNCFS), "0", withoutFilter, "EBADF"},
 		{92, sys(`S(%d, 0, 0, 0, 0)`, unix.SYS_CACHESTAT), "EPERM", withoutFilter, "EBADF|EFAULT|ENOSYS|EOPNOTSUPP"},
 		{93, sys(`S(%d)`, lastCall+1), "ENOSYS", "", ""},
+		// Finding 12a.3 of the twelfth reader.
+		{95, `[s.sendto(b"x", "/tmp/nobody") for s in socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)]`, "EPROTONOSUPPORT", withoutFilter, "ENOENT"},
+		{195, `len([socket.socketpair(socket.AF_UNIX, t | socket.SOCK_CLOEXEC) for t in (socket.SOCK_STREAM, socket.SOCK_SEQPACKET)])`, "2", "", ""},
 		{94, sys(`S(%d, 62, 0, 0, 0, 0)`, unix.SYS_PRCTL), "EPERM", withoutFilter, "EINVAL|ENODEV|EFAULT|0"},
 	}
 	// Descriptors that attempt 59 leaves open would starve those after it.

@@ -9,3 +9,6 @@ const (
 
 // refusedHere are calls that this architecture alone has.
 var refusedHere []uint32
+
+// attributeCallsHere are those of attributeCalls that this architecture alone has.
+var attributeCallsHere []uint32

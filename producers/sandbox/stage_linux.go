@@ -165,7 +165,7 @@ func stageMain() int {
 		return fail("set limits", err)
 	}
 	if l.Tier == TierLandlock && l.Without != withoutFilter {
-		if err := installFilter(newFilter(sockets{})); err != nil {
+		if err := installFilter(newFilter(sockets{}, keptAttributes(l.UID == 0))); err != nil {
 			return fail("install the filter", err)
 		}
 	}

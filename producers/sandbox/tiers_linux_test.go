@@ -3,7 +3,12 @@
 package sandbox
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -43,3 +48,65 @@ func TestLandlockHoldsFilesAndSockets(t *testing.T) {
 	_, err := Open(guard(t), cfg)
 	require.ErrorContains(t, err, "i-understand")
 }
+
+// attributes changes what the owner of a file may change, in each way that the kernel has, by name and by a descriptor that may only read.
+const attributes = `
+import ctypes, fcntl, os, platform, struct
+libc = ctypes.CDLL(None, use_errno=True)
+here = os.path.abspath("mine"); open(here, "w").close()
+def tried(f):
+    try: f(); return 0
+    except OSError as e: return e.errno
+def call(nr, *args):
+    if libc.syscall(nr, *args) < 0: raise OSError(ctypes.get_errno(), "")
+out = os.environb[b"VICTIM"]
+times = struct.pack("qqqq", 0, 0, 0, 0)
+tried(lambda: os.chmod(out, 0o644)); tried(lambda: os.chown(out, 12, 12)); tried(lambda: os.lchown(out, 12, 12)); tried(lambda: os.utime(out, (0, 0)))
+tried(lambda: os.setxattr(out, "user.x", b"1")); tried(lambda: call(452, -100, out, 0o644, 0))
+if platform.machine() == "x86_64":
+    for nr, args in ((90, (out, 0o644)), (92, (out, 12, 12)), (94, (out, 12, 12)), (132, (out, times)), (235, (out, times)), (261, (-100, out, times))):
+        tried(lambda: call(nr, *args))
+readable = os.open(os.environ["READABLE"], os.O_RDONLY)
+tried(lambda: os.fchmod(readable, 0)); tried(lambda: os.fchown(readable, 12, 12)); tried(lambda: os.utime(readable, (0, 0)))
+tried(lambda: os.setxattr(readable, "user.x", b"1"))
+tried(lambda: fcntl.ioctl(readable, 0x40086602, struct.pack("l", 0x40)))
+print("mine", tried(lambda: os.chmod(here, 0o600)), tried(lambda: os.utime(here, (0, 0))), tried(lambda: os.setxattr(here, "user.x", b"1")) in (0, 95))
+`
+
+// Finding 12a.1 of the twelfth reader: Landlock governs no change of a file's mode, owner, times and extended attributes, so that code which has
+// Weir's user made the seeds of its keys readable for everyone.
+func TestLandlockHoldsTheAttributesOfFiles(t *testing.T) {
+	if landlockVersion() < 1 {
+		t.Skip("NO LANDLOCK in this kernel, so nothing of this test is tested")
+	}
+	then := time.Unix(1700000000, 0)
+	for _, without := range []string{"", withoutFilter} {
+		cfg := Default()
+		cfg.Tier, cfg.Warm = TierLandlock, 0
+		p, err := Open(guard(t), cfg)
+		require.NoError(t, err)
+		p.uids, p.without = 0, without // as where Weir is not root
+		dir := t.TempDir()
+		files := []string{filepath.Join(dir, "victim"), filepath.Join(dir, "readable")}
+		for _, name := range files {
+			require.NoError(t, os.WriteFile(name, nil, 0o640))
+			require.NoError(t, os.Chtimes(name, then, then))
+		}
+		text, exit := say(t, p, Spec{Env: []string{"VICTIM=" + files[0], "READABLE=" + files[1]}, Binds: map[string]string{files[1]: files[1]}}, attributes)
+		require.Equal(t, Exit{}, exit, text)
+		require.Equal(t, "mine 0 0 True\n", text)
+		for _, name := range files {
+			info, err := os.Stat(name)
+			require.NoError(t, err)
+			seen := fmt.Sprint(info.Mode(), info.ModTime().Unix(), owner(info))
+			if without == "" {
+				require.Equal(t, fmt.Sprint(os.FileMode(0o640), then.Unix(), os.Getuid()), seen, name)
+			} else {
+				require.NotEqual(t, fmt.Sprint(os.FileMode(0o640), then.Unix(), os.Getuid()), seen, "the attempts reach %s where nothing holds them", name)
+			}
+		}
+		require.NoError(t, p.Close())
+	}
+}
+
+func owner(info os.FileInfo) int { return int(info.Sys().(*syscall.Stat_t).Uid) }
