@@ -138,6 +138,10 @@ func ServerURL(text string) bool {
 func (c Config) Unread(key string) string {
 	name, of := strings.CutPrefix(key, "server.")
 	switch {
+	case (key == "chunk_tokens" || key == "step_token_budget") && (c.Engine == EngineVLLM || c.Engine == EngineSGLang):
+		return fmt.Sprintf("engine is %q, whose servers batch by themselves", c.Engine)
+	case strings.HasPrefix(key, "openai.") && key != "openai.listen" && c.OpenAI.Listen == "":
+		return "openai.listen is empty: there is no such server"
 	case !of:
 		return ""
 	case c.Engine != EngineVLLM && c.Engine != EngineSGLang:

@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-rl/weir/consumers"
 	"github.com/weir-rl/weir/internal/check"
+	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/producers/remote"
 	"github.com/weir-rl/weir/producers/tools"
 )
@@ -43,6 +44,9 @@ func (c *Config) unreadReason(key string) string {
 		}
 		if name == "publish.adapter" && c.Model.LoRA.Rank == 0 {
 			return "model.lora.rank is 0: there are no adapters"
+		}
+		if name == "checkpoint.max_drift" && c.Model.Engine == EngineNative {
+			return "model.engine is native, which learns a step again to the bit"
 		}
 	case section == "services":
 		return c.unreadOfService(name)
@@ -83,14 +87,29 @@ func (c *Config) unreadOfProcess(section, name string) string {
 		return check.Prefixed(section, c.Inference.Unread(name))
 	case section == "eval":
 		return check.Prefixed(section, c.Eval.Unread(name))
-	case section == "producer" && name == "evaluations" && (c.Eval.At != EvalAtProducers || c.Eval.Every == 0):
-		return "no version is scored at the producers (eval.at, eval.every)"
+	case section == "producer":
+		return c.unreadOfProducer(name)
+	case section == "broker":
+		return check.Prefixed(section, c.Broker.Unread(name))
 	case section == "toolworker" && !c.OnWorkers():
 		return "no task has a tool whose on is " + OnWorkers
 	case section == "tracing":
 		return check.Prefixed(section, c.Tracing.Unread(name))
 	case section == "view":
 		return check.Prefixed(section, c.View.Unread(name))
+	}
+	return ""
+}
+
+// unreadOfProducer is unreadReason for a key of the section producer.
+func (c *Config) unreadOfProducer(name string) string {
+	switch {
+	case name == "evaluations" && (c.Eval.At != EvalAtProducers || c.Eval.Every == 0):
+		return "no version is scored at the producers (eval.at, eval.every)"
+	case name == "values.samples" && !c.Trainer.StateValues():
+		return "trainer.advantage.name is " + c.Trainer.Advantage.Name + ", which reads no values of states"
+	case strings.HasPrefix(name, "journal.") && name != "journal.mode" && c.Producer.Journal.Mode == producers.JournalOff:
+		return "producer.journal.mode is " + producers.JournalOff
 	}
 	return ""
 }

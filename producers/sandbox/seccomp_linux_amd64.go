@@ -13,5 +13,5 @@ var refusedHere = []uint32{
 	unix.SYS_IOPL, unix.SYS_IOPERM, unix.SYS_MODIFY_LDT, unix.SYS_INOTIFY_INIT,
 }
 
-// attributeCallsHere are those of attributeCalls that this architecture alone has.
+// attributeCallsHere are calls of attributeCalls that this architecture alone has.
 var attributeCallsHere = []uint32{unix.SYS_CHMOD, unix.SYS_CHOWN, unix.SYS_LCHOWN, unix.SYS_UTIME, unix.SYS_UTIMES, unix.SYS_FUTIMESAT}

@@ -10,5 +10,5 @@ const (
 // refusedHere are calls that this architecture alone has.
 var refusedHere []uint32
 
-// attributeCallsHere are those of attributeCalls that this architecture alone has.
+// attributeCallsHere are calls of attributeCalls that this architecture alone has.
 var attributeCallsHere []uint32

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/url"
 	"strconv"
+	"strings"
 
 	"github.com/weir-rl/weir/internal/check"
 	"github.com/weir-rl/weir/streams"
@@ -114,6 +115,14 @@ func (c Config) Validate() error {
 		check.All(c.TLS.Faults("tls")...),
 		check.All(c.clusterFaults()...),
 	)
+}
+
+// Unread returns the reason why nothing depends on a key of the section, beginning with the other key that causes it; "" if something does.
+func (c Config) Unread(key string) string {
+	if strings.HasPrefix(key, "cluster.") && key != "cluster.name" && c.Cluster.Name == "" {
+		return "cluster.name is empty: this broker is in no cluster"
+	}
+	return ""
 }
 
 func (c Config) clusterFaults() []error {
