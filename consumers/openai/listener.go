@@ -30,7 +30,7 @@ func (o *API) guardedHandler() http.Handler {
 	if o.cfg.APIKey != "" {
 		return o.Handler()
 	}
-	return httpguard.Rules{Remedy: "ask for an address or a name of the network's own, or set openai.api_key, with which every name is served"}.Wrap(o.Handler())
+	return httpguard.Rules{Remedy: "ask for an address or, on loopback, localhost; beyond loopback also for a name of the network; or set openai.api_key, with which every name is served"}.Wrap(o.Handler())
 }
 
 // Listener is an open address of the API; its zero value serves nothing.

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 
 	"golang.org/x/sync/errgroup"
@@ -192,15 +191,6 @@ func admitClients(own *broker.Broker, note string) error {
 
 // brokerFile is where a run's folder says how to reach its broker.
 const brokerFile = "broker.url"
-
-// NotedBroker is the broker of a run on this machine, "" if its folder does not say.
-func NotedBroker(dir string) string {
-	data, err := os.ReadFile(filepath.Join(dir, brokerFile))
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(data))
-}
 
 // logToFile sends the log to a file, and to Beside.
 func (r *LocalRun) logToFile(path string) (func(), error) {

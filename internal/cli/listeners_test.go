@@ -164,6 +164,10 @@ func TestEveryListenerIsHeldAgainstStrangers(t *testing.T) {
 			}
 			refused := map[string]func(*http.Request){
 				"another host": func(r *http.Request) { r.Host = "evil.example" },
+				"a name of the local network": func(r *http.Request) {
+					r.Host = "evil.local:" + r.URL.Port()
+					r.Header.Set("Origin", "http://"+r.Host)
+				},
 				"a name led here by DNS": func(r *http.Request) {
 					r.Host = "evil.example:" + r.URL.Port()
 					r.Header.Set("Origin", "http://"+r.Host)

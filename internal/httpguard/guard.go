@@ -14,7 +14,8 @@ import (
 
 // Rules choose the requests that a listener takes.
 type Rules struct {
-	// Hosts are the names, beside addresses and names that public DNS cannot hold, under which the listener may be asked.
+	// Hosts are the names under which the listener may be asked, beside addresses, localhost and, beyond loopback, names that public DNS cannot
+	// hold.
 	Hosts []string
 	// Remedy is the cure in the refusal of another name.
 	Remedy string
@@ -25,7 +26,7 @@ type Rules struct {
 func (g Rules) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
-		case !g.Known(r.Host):
+		case !g.isKnown(r):
 			writeRefusal(w, http.StatusMisdirectedRequest, fmt.Sprintf("nothing is served under the name %.200q: %s", r.Host, g.Remedy))
 		case Foreign(r):
 			writeRefusal(w, http.StatusForbidden, "the request comes from another site's page")
@@ -38,14 +39,27 @@ func (g Rules) Wrap(next http.Handler) http.Handler {
 }
 
 // private are endings of names that public DNS does not hold.
-var private = []string{".localhost", ".local", ".internal", ".svc", ".lan", ".home.arpa", ".test"}
+var private = []string{".local", ".internal", ".svc", ".lan", ".home.arpa", ".test"}
 
-// Known reports whether a Host is a name that nobody elsewhere can have lead here: an address, a name without a dot, a private name, or one of Hosts.
-func (g Rules) Known(hostport string) bool {
-	host := HostName(hostport)
-	return host != "" && !strings.Contains(host, ".") || net.ParseIP(host) != nil ||
-		slices.ContainsFunc(private, func(end string) bool { return strings.HasSuffix(host, end) }) ||
-		slices.ContainsFunc(g.Hosts, func(h string) bool { return strings.EqualFold(h, host) })
+// isKnown is whether a request's Host is a name that no stranger can have lead here: an address, one of Hosts, or localhost; and beyond loopback
+// also a name without a dot or a private name. On loopback such a name is nobody's need, and whoever answers names in a network that the
+// machine visits may lead it here.
+func (g Rules) isKnown(r *http.Request) bool {
+	host := HostName(r.Host)
+	switch {
+	case net.ParseIP(host) != nil, host == "localhost", strings.HasSuffix(host, ".localhost"),
+		slices.ContainsFunc(g.Hosts, func(h string) bool { return strings.EqualFold(h, host) }):
+		return true
+	case host == "" || isOnLoopback(r):
+		return false
+	}
+	return !strings.Contains(host, ".") || slices.ContainsFunc(private, func(end string) bool { return strings.HasSuffix(host, end) })
+}
+
+// isOnLoopback is whether a request came to an address of loopback.
+func isOnLoopback(r *http.Request) bool {
+	at, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+	return ok && at.IP.IsLoopback()
 }
 
 // HostName is the name or address of a Host header, in lower case and without its port.

@@ -1,6 +1,8 @@
 package httpguard_test
 
 import (
+	"context"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -10,6 +12,25 @@ import (
 
 	"github.com/weir-rl/weir/internal/httpguard"
 )
+
+// Finding 12a.8 of the twelfth reader: on loopback a name of the local network, which others there may answer, led a stranger's page in.
+func TestANameOfTheNetworkIsNoNameOfLoopback(t *testing.T) {
+	t.Parallel()
+	handler := httpguard.Rules{Hosts: []string{"tools"}, Remedy: "name it"}.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	for host, here := range map[string]struct{ loopback, beyond int }{
+		"evil.local": {421, 200}, "evil": {421, 200}, "evil.lan": {421, 200}, "evil.internal": {421, 200}, "ai.": {421, 200}, "evil.example": {421, 421},
+		"tools": {200, 200}, "localhost": {200, 200}, "weir.localhost": {200, 200}, "127.0.0.1": {200, 200}, "[::1]": {200, 200},
+	} {
+		for local, want := range map[string]int{"127.0.0.1": here.loopback, "::1": here.loopback, "127.0.1.1": here.loopback, "10.1.2.3": here.beyond} {
+			ctx := context.WithValue(t.Context(), http.LocalAddrContextKey, &net.TCPAddr{IP: net.ParseIP(local), Port: 8000})
+			r := httptest.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:8000/", http.NoBody)
+			r.Host = host + ":8000"
+			w := httptest.NewRecorder()
+			handler.ServeHTTP(w, r)
+			require.Equal(t, want, w.Code, "%s at %s", host, local)
+		}
+	}
+}
 
 // Finding A16 of the second adversarial review: what a stranger's page can have a browser send is refused.
 func TestARequestIsHeldToTheRules(t *testing.T) {

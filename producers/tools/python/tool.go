@@ -309,6 +309,11 @@ func (s *session) callFunction(ctx context.Context, name string, args []any) (re
 		line := string(text)
 		return nil, &line, nil
 	}
+	if err == nil {
+		if _, fault := json.Marshal(workspace.Exact(result)); fault != nil { // the interpreter would be told nothing, and end
+			return nil, nil, fmt.Errorf("%s: the result cannot be given to a cell: %.200w", name, fault)
+		}
+	}
 	return result, nil, err
 }
 

@@ -218,11 +218,12 @@ func (t *Tool) runCell(ctx context.Context, s *session, code string, again bool)
 	return failedObservation(t.cfg.endedText(w.howEnded())), nil
 }
 
-// callFunction calls a function of the world. Only the machinery's failures are errors.
+// callFunction calls a function of the world. A failure of the world by the arguments of the policy is the cell's error, a panic and a result
+// that is no JSON among them: a policy could else keep its own failures out of training. Only the machinery's failures are errors.
 func (s *session) callFunction(ctx context.Context, a asked) (r returned, err error) {
 	defer func() {
 		if fault := recover(); fault != nil {
-			err = fmt.Errorf("%w: starlark: function %s panicked: %v", producers.ErrUnavailable, a.Name, fault)
+			r, err = returned{Error: fmt.Sprintf("the function failed: %.200v", fault)}, nil
 		}
 	}()
 	functions := s.functions[a.Name]
@@ -254,7 +255,7 @@ func (s *session) callFunction(ctx context.Context, a asked) (r returned, err er
 	}
 	data, err := json.Marshal(keepFloats(value))
 	if err != nil {
-		return returned{}, fmt.Errorf("%w: starlark: the result of function %s: %w", producers.ErrUnavailable, a.Name, err)
+		return returned{Error: fmt.Sprintf("the result cannot be given to a cell: %.200v", err)}, nil
 	}
 	return returned{Value: data, Record: record}, nil
 }

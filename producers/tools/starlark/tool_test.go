@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -257,7 +258,7 @@ func (b *book) Open(s producers.Session) (tasks.Functions, error) {
 	return &book{pages: b.pages, closed: b.closed}, nil
 }
 
-func (b *book) Names() []string        { return []string{"turn", "echo", "record", "away", "crash", "odd"} }
+func (b *book) Names() []string        { return []string{"turn", "echo", "record", "away", "crash", "odd", "much"} }
 func (b *book) Values() map[string]any { return map[string]any{"blue": "blue", "limit": 7} }
 
 func (b *book) Close() error {
@@ -285,6 +286,8 @@ func (b *book) Call(_ context.Context, name string, args []any) (any, error) {
 		return nil, fmt.Errorf("the book's server: %w", producers.ErrUnavailable)
 	case "odd":
 		return func() {}, nil
+	case "much":
+		return []any{math.Inf(1)}, nil
 	}
 	panic("crash")
 }
@@ -314,18 +317,25 @@ func TestFunctionsOfTheWorld(t *testing.T) {
 	require.Equal(t, 1, closed)
 	require.NoError(t, tool.Close(t.Context(), "e"), "closed already")
 
-	for code, want := range map[string]string{"away()": "the book's server", "crash()": "function crash panicked: crash", "odd()": "the result of function odd"} {
-		open(t, tool, code)
-		_, err := tool.Call(t.Context(), producers.Call{Episode: code, Arguments: code})
-		require.ErrorIs(t, err, producers.ErrUnavailable, "the machinery's fault, whatever the cell does")
-		require.ErrorContains(t, err, want)
+	open(t, tool, "away")
+	_, err := tool.Call(t.Context(), producers.Call{Episode: "away", Arguments: "away()"})
+	require.ErrorIs(t, err, producers.ErrUnavailable, "the machinery's fault, whatever the cell does")
+	require.ErrorContains(t, err, "the book's server")
+	// Finding 12a.10 of the twelfth reader: a policy that chose such arguments had its ticket returned in the place of a bad reward.
+	open(t, tool, "faults")
+	for code, want := range map[string]string{
+		"crash()": "crash: the function failed: crash",
+		"odd()":   "odd: the result cannot be given to a cell: json: unsupported type",
+		"much()":  "much: the result cannot be given to a cell: json: unsupported value: +Inf",
+	} {
+		require.Contains(t, run(t, tool, "faults", code).Text, want)
 	}
 	require.ErrorContains(t, tool.Open(t.Context(), producers.Session{Episode: "wrong"}), "no such book")
 	require.ErrorContains(t, newTool(t, nil, &book{}, &book{}).Open(t.Context(), producers.Session{}), "two functions or values are named")
 	for _, name := range []string{"a + b", "while", "", "submit"} {
 		require.Error(t, (&session{functions: map[string]tasks.Functions{}}).addWorld(named(name)), name)
 	}
-	_, err := tool.Call(t.Context(), producers.Call{Episode: "nobody"})
+	_, err = tool.Call(t.Context(), producers.Call{Episode: "nobody"})
 	require.ErrorIs(t, err, producers.ErrUnavailable)
 }
 
