@@ -258,7 +258,9 @@ func (b *book) Open(s producers.Session) (tasks.Functions, error) {
 	return &book{pages: b.pages, closed: b.closed}, nil
 }
 
-func (b *book) Names() []string        { return []string{"turn", "echo", "record", "away", "crash", "odd", "much"} }
+func (b *book) Names() []string {
+	return []string{"turn", "echo", "record", "away", "crash", "odd", "much"}
+}
 func (b *book) Values() map[string]any { return map[string]any{"blue": "blue", "limit": 7} }
 
 func (b *book) Close() error {
