@@ -30,7 +30,8 @@ func (o *API) guardedHandler() http.Handler {
 	if o.cfg.APIKey != "" {
 		return o.Handler()
 	}
-	return httpguard.Rules{Remedy: "ask for an address or, on loopback, localhost; beyond loopback also for a name of the network; or set openai.api_key, with which every name is served"}.Wrap(o.Handler())
+	remedy := "ask for an address or localhost, beyond loopback also for a name of the network; or set openai.api_key, with which every name is served"
+	return httpguard.Rules{Remedy: remedy}.Wrap(o.Handler())
 }
 
 // Listener is an open address of the API; its zero value serves nothing.

@@ -113,7 +113,9 @@ func (w *console) serveHTTP(ctx context.Context, listen string, handler http.Han
 	if err != nil {
 		return fmt.Errorf("listen for tool calls: %w", err)
 	}
-	rules := httpguard.Rules{Hosts: o.hosts, Remedy: "ask for an address or, on loopback, localhost; beyond loopback also for a name of the network; or name the host in --hosts"}
+	rules := httpguard.Rules{
+		Hosts: o.hosts, Remedy: "ask for an address or localhost, beyond loopback also for a name of the network; or name the host in --hosts",
+	}
 	server := &http.Server{Handler: rules.Wrap(http.MaxBytesHandler(handler, mostBody)), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
 	defer tendSessions(ctx, o.sessions)()
 	fmt.Fprintf(w.out, "serving %s on http://%s\n", what, listener.Addr())

@@ -59,7 +59,7 @@ var unavailable = map[string]place{
 	"producers/tools/sqlite.Tool.Call":           {3, "closed"},
 	"producers/tools/starlark.Tool.attachWorker": {2, "shared workers"},
 	"producers/tools/starlark.Tool.takeWorker":   {1, "room"}, "producers/tools/starlark.Tool.startWorker": {1, "room"}, "producers/tools/starlark.Tool.Call": {2, "closed"},
-	"producers/tools/starlark.session.callFunction": {3, "worlds"},
+	"producers/tools/starlark.session.callFunction": {1, "worlds"},
 	"producers/tools/verltool.Tool.Call":            {1, "services"},
 	"producers/toolserver.Sessions.enterSession":    {1, "room"}, "producers/toolserver.session.openTools": {1, "opening"},
 	"producers/toolworker.binding.findWorker": {1, "opening"}, "producers/toolworker.session.startTools": {1, "opening"},

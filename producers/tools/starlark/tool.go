@@ -218,8 +218,8 @@ func (t *Tool) runCell(ctx context.Context, s *session, code string, again bool)
 	return failedObservation(t.cfg.endedText(w.howEnded())), nil
 }
 
-// callFunction calls a function of the world. A failure of the world by the arguments of the policy is the cell's error, a panic and a result
-// that is no JSON among them: a policy could else keep its own failures out of training. Only the machinery's failures are errors.
+// callFunction calls a function of the world. A failure of the world by the policy's arguments is the cell's error, also a panic and a result
+// that is no JSON: a policy could else keep its own failures out of training. Only the machinery's failures are errors.
 func (s *session) callFunction(ctx context.Context, a asked) (r returned, err error) {
 	defer func() {
 		if fault := recover(); fault != nil {
