@@ -15,7 +15,7 @@ import (
 // resume, it is unfit.
 func (s *server) swapWeights(ctx context.Context, want *consumers.Snapshot) error {
 	mode := s.pool.kind.Mode(pauseMode(s.pool.cfg.Swap))
-	if !s.keeper.spans || s.keeper.tries > 0 {
+	if !s.keeper.spans || s.keeper.tries > 0 || s.namesLate() {
 		mode = Abort
 	}
 	s.stageVersion(ctx, want)

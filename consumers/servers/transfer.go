@@ -25,6 +25,13 @@ type Transferrer interface {
 	LoadStaged(ctx context.Context, dir, label string, m Mode) error
 }
 
+// LateNamer is a kind whose servers, where Weir's plugin does not run in them, name by the next weights a token that the weights before
+// sampled, when calls go on after a pause.
+type LateNamer interface {
+	// NamesLate has no effect.
+	NamesLate()
+}
+
 // StagedFile is a file of weights as its writer saw it, so that a server on another machine does not take another file of that name.
 type StagedFile struct {
 	Name string
@@ -83,6 +90,12 @@ func (s *server) beginTransfers(ctx context.Context) {
 	for i := 0; !s.askTransfers(ctx, t) && i < maxResumes-1 && ctx.Err() == nil && (s.own == nil || s.own.isRunning()); i++ {
 		s.waitForWork(ctx, nil, firstTry<<i)
 	}
+}
+
+// namesLate reports whether the server names a token that is on its way in a pause by the next weights: its calls are cut at a swap.
+func (s *server) namesLate() bool {
+	_, late := s.pool.kind.(LateNamer)
+	return late && !s.keeper.transfer.takes
 }
 
 // askTransfers asks the server whether it takes weights from shared memory, and reports whether it has answered that.

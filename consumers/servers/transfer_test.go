@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
@@ -180,6 +181,30 @@ func TestTwoWeirsWithOneServerTransferTheirOwn(t *testing.T) {
 		a.swapSoon(1)
 		a.whole(ask("a2", 10))
 	})
+}
+
+// Under keep, an SGLang without the plugin names a token of each call that goes on by the next weights: all of 40 such answers of a published
+// SGLang did. Its calls are cut, and go on after their tokens; with the plugin they are kept.
+func TestAnSGLangKeepsItsCallsWithThePluginAlone(t *testing.T) {
+	t.Parallel()
+	for _, has := range []bool{false, true} {
+		o := plugged(fakeserver.SGLang)
+		o.Plugin, o.Pace = has, 10*time.Millisecond
+		w := newMemoryWorld(t, fakeserver.SGLang, nil, o)
+		w.run()
+		w.swapSoon(0)
+		done := make(chan *sampled, 1)
+		req := ask("a", 40)
+		go func() {
+			got, _ := w.generate(req)
+			done <- got
+		}()
+		until(t, "the call runs", func() bool { return w.Load().Running > 0 })
+		w.swapSoon(1)
+		got := <-done
+		require.Len(t, got.tokens, 40, "%+v", got.last)
+		require.Equal(t, !has, testutil.ToFloat64(w.metrics.ForServers().Cut) > 0)
+	}
 }
 
 // pluggedCommand is a program of the name of a kind that is its newest release, with lines of a shell before.

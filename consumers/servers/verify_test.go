@@ -76,7 +76,7 @@ func TestALookThatFailsDoesNotClearAServer(t *testing.T) {
 		path := map[fakeserver.Kind]string{fakeserver.VLLM: "/weight_checker", fakeserver.SGLang: "/weights_checker"}[kind]
 		doubtful := o
 		doubtful.Faults = map[string]int{"503 " + path: 3} // the look after the second load
-		w := newWorld(t, kind, nil, doubtful, o)
+		w := newWorld(t, kind, func(c *consumers.Config) { c.Server.Transfer = consumers.TransferOff }, doubtful, o)
 		w.run()
 		w.swapSoon(0)
 		until(t, "both serve", func() bool { return testutil.ToFloat64(w.metrics.ForServers().Fit) == 2 })
@@ -220,7 +220,10 @@ func TestWhichLoadsAreVerified(t *testing.T) {
 		o := good()
 		o.Release = newest[kind]
 		path := map[fakeserver.Kind]string{fakeserver.VLLM: "/weight_checker", fakeserver.SGLang: "/weights_checker"}[kind]
-		w := newWorld(t, kind, func(c *consumers.Config) { c.Server.VerifyEvery = 3 }, o)
+		w := newWorld(t, kind, func(c *consumers.Config) {
+			// An SGLang is asked for the plugin by the same path.
+			c.Server.VerifyEvery, c.Server.Transfer = 3, consumers.TransferOff
+		}, o)
 		w.run()
 		for v := range int64(6) {
 			w.swapSoon(v)
@@ -233,7 +236,9 @@ func TestWhichLoadsAreVerified(t *testing.T) {
 		w.swapSoon(7)
 		require.InDelta(t, 0, w.checks("stale"), 0)
 
-		none := newWorldOver(t, w, func(c *consumers.Config) { c.Server.VerifyEvery = 0 }, w.fakes[0].URL())
+		none := newWorldOver(t, w, func(c *consumers.Config) {
+			c.Server.VerifyEvery, c.Server.Transfer = 0, consumers.TransferOff
+		}, w.fakes[0].URL())
 		before := w.fakes[0].Calls(path)
 		none.run()
 		none.swapSoon(0)
