@@ -1,6 +1,7 @@
 package streams
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -58,4 +59,40 @@ func TestReleasedHasRoomForFences(t *testing.T) {
 	require.NoError(t, err)
 	each := int(stream.CachedInfo().State.Bytes) / 100
 	require.Less(t, each*DefaultTopology().MaxTickets, releasedBytes/2)
+}
+
+// Finding 12b.10: the counts of released tickets stayed in RELEASED for a day, until there was no room for fences.
+func TestTheCountsOfTicketsThatAreDoneAreRemoved(t *testing.T) {
+	f := newFixture(t, false)
+	stored := func() int {
+		stream, err := f.run.js.Stream(f.ctx, "KV_"+f.run.names.released)
+		require.NoError(t, err)
+		return int(stream.CachedInfo().State.Msgs)
+	}
+	source, err := f.run.Tickets(f.ctx, TicketOptions{})
+	require.NoError(t, err)
+	t.Cleanup(source.Close)
+	for sample := range fencesAtOnce {
+		require.NoError(t, f.run.Issue(f.ctx, &schemas.Ticket{
+			Run: "run-1", ID: fmt.Sprint("g-", sample), Group: "g", Sample: sample, GroupSize: fencesAtOnce, Task: "echo",
+			Prompt: schemas.Prompt{ID: "p", Text: "say it", Answers: []string{"it"}, Source: "test"}, Sampling: schemas.Sampling{Temperature: 1},
+			Limits: schemas.Limits{MaxTurns: 1, MaxTokens: 64}, IssuedAt: time.Unix(1, 0).UTC(),
+		}))
+	}
+	for range fencesAtOnce {
+		lease, err := source.Take(f.ctx)
+		require.NoError(t, err)
+		require.NoError(t, lease.Release(f.ctx, 0))
+	}
+	require.Positive(t, stored())
+	for stored() > 0 { // a ticket may have been released more than once
+		lease, err := source.Take(f.ctx)
+		require.NoError(t, err)
+		require.Equal(t, 1, lease.Delivery)
+		require.NoError(t, lease.Done(f.ctx))
+		for i := range f.run.endedFences.ended {
+			f.run.endedFences.ended[i].at = time.Now().Add(-2 * fenceWaits)
+		}
+		f.run.removeFences(f.ctx)
+	}
 }

@@ -189,7 +189,7 @@ func (j *Journal) settleFence(ctx context.Context, record *schemas.JournalRecord
 	return nil
 }
 
-// endedFences are the fences of journals that have ended, oldest first. Its zero value is empty. It is safe for concurrent use.
+// endedFences are the fences of journals that have ended, and the counts of tickets that are done, oldest first. Its zero value is empty. It is safe for concurrent use.
 type endedFences struct {
 	mu    sync.Mutex
 	ended []endedFence
@@ -197,7 +197,7 @@ type endedFences struct {
 
 type endedFence struct {
 	key      string
-	revision uint64
+	revision uint64 // 0 of a count
 	at       time.Time
 }
 
@@ -234,7 +234,11 @@ func (r *Run) removeFences(ctx context.Context) {
 		stream, err := r.js.Stream(ctx, "KV_"+r.names.released)
 		for i := 0; err == nil && i < len(old); i++ {
 			subject := keySubject(r.names.released, old[i].key)
-			err = stream.Purge(ctx, jetstream.WithPurgeSubject(subject), jetstream.WithPurgeSequence(old[i].revision+1)) // a newer fence stays
+			purge := []jetstream.StreamPurgeOpt{jetstream.WithPurgeSubject(subject)}
+			if old[i].revision > 0 {
+				purge = append(purge, jetstream.WithPurgeSequence(old[i].revision+1)) // a newer fence stays
+			}
+			err = stream.Purge(ctx, purge...)
 		}
 		return err
 	})

@@ -42,7 +42,13 @@ func (l *Lease) Lost() <-chan struct{} { return l.lost }
 
 // Done ends the ticket: its trajectory, or a group-closed marker in its place, is published. It returns when the broker has confirmed
 // that no other producer will get the ticket. It works after Lost too, since a published trajectory stays published.
-func (l *Lease) Done(ctx context.Context) error { return l.endLease(ctx, ackDone) }
+func (l *Lease) Done(ctx context.Context) error {
+	err := l.endLease(ctx, ackDone)
+	if err == nil && l.sent > l.Delivery {
+		l.source.run.dropReleased(ctx, l.from.subject)
+	}
+	return err
+}
 
 // Return gives the ticket back, to be delivered again after delay. After Lost it does nothing: the ticket may be another producer's.
 func (l *Lease) Return(ctx context.Context, delay time.Duration) error {

@@ -13,7 +13,7 @@ import (
 const (
 	// releasedAge is how long a count is kept: a ticket is given back and taken again within minutes.
 	releasedAge = 24 * time.Hour
-	// releasedBytes bounds the bucket; a count that finds no room is not kept.
+	// releasedBytes bounds the bucket, which has the fences of journals too; a count that finds no room is not kept.
 	releasedBytes = 8 << 20
 )
 
@@ -48,4 +48,12 @@ func (r *Run) storeReleased(ctx context.Context, ticket string, n int) error {
 	defer cancel()
 	_, err := r.writeEntry(ctx, r.names.released, key, []byte(strconv.Itoa(n)))
 	return err
+}
+
+// dropReleased has the count of a ticket that is done be removed soon, so that the bucket keeps room for fences.
+func (r *Run) dropReleased(ctx context.Context, ticket string) {
+	if key := r.names.releasedKey(ticket); key != "" {
+		r.endedFences.add(endedFence{key: key, at: time.Now()})
+		r.removeFences(ctx)
+	}
 }
