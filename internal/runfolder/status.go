@@ -138,6 +138,7 @@ type History struct {
 	// none did.
 	told  time.Time
 	again time.Duration
+	crews crews
 }
 
 // failingTask returns the task with the most failures where none of its episodes has succeeded since the newest step.
@@ -165,6 +166,7 @@ func (h *History) Add(e *schemas.Event) {
 	h.failures.AddEvent(e)
 	h.told = e.At
 	h.again = max(h.again, promisedAgain(e))
+	h.crews.noteHeard(e)
 	if e.Role != RoleTrainer {
 		return
 	}
@@ -249,5 +251,9 @@ func (h *History) runningStatus(now time.Time) Status {
 	if f, stuck := h.stuckEpisodes(); stuck {
 		return Status{StateWaiting, fmt.Sprintf("no step since %s: %s", stepped, f)}
 	}
-	return Status{StateWaiting, fmt.Sprintf("no step since %s: the trainer waits for trajectories, or was killed", stepped)}
+	detail := fmt.Sprintf("no step since %s: the trainer waits for trajectories", stepped)
+	if !h.trainers.keepPromises() {
+		return Status{StateWaiting, detail + ", or was killed"}
+	}
+	return Status{StateWaiting, detail + h.crews.describeSilent(now)}
 }

@@ -33,6 +33,8 @@ func TestTheStateOfARunIsWhatItsEventsTell(t *testing.T) {
 	signed := event(schemas.EventWorkerJoined, again)
 	producing := &schemas.Event{Type: schemas.EventWorkerHere, Role: "producer", Worker: "p", At: signed.At, Metrics: again}
 	producing100 := &schemas.Event{Type: schemas.EventWorkerHere, Role: "producer", Worker: "p", At: signed.At.Add(100 * time.Second), Metrics: again}
+	sampling := &schemas.Event{Type: schemas.EventWorkerHere, Role: "inference", Worker: "i", At: signed.At, Metrics: again}
+	here110 := &schemas.Event{Type: schemas.EventWorkerHere, Role: "trainer", At: signed.At.Add(110 * time.Second), Metrics: again}
 	for _, c := range []struct {
 		name   string
 		events []*schemas.Event
@@ -71,6 +73,20 @@ func TestTheStateOfARunIsWhatItsEventsTell(t *testing.T) {
 			[]*schemas.Event{signed, published, producing, producing100},
 			2 * time.Minute, "waiting",
 			"no step since 2m0s ago: the trainer was killed, or has lost the broker",
+		},
+		// Finding 12b.6: of a run whose only inference consumer was killed, and whose trainer told of itself, it was said that it was killed.
+		{
+			"no inference consumer is left",
+			[]*schemas.Event{signed, published, sampling, producing100, here110},
+			20 * time.Second, "waiting",
+			"no step since 2m16s ago: the trainer waits for trajectories, and no inference consumer has told of itself since 2m10s ago: " +
+				"start one, or see its log",
+		},
+		{
+			"all are there",
+			[]*schemas.Event{signed, published, producing100, here110},
+			20 * time.Second, "waiting",
+			"no step since 2m16s ago: the trainer waits for trajectories",
 		},
 		// Reader 10, finding 5: the run that waited for its archive "waits for trajectories, or was killed".
 		{

@@ -52,6 +52,9 @@ func (t trainers) isSilent(now time.Time) bool {
 	return newest.again > 0 && now.Sub(newest.heard) > promises*newest.again
 }
 
+// keepPromises reports whether the newest trainer, which is not silent, has promised to tell of itself.
+func (t trainers) keepPromises() bool { return len(t) > 0 && t[len(t)-1].again > 0 }
+
 func (t *trainers) findTrainer(worker string) int {
 	return slices.IndexFunc(*t, func(o trainerThere) bool { return o.worker == worker })
 }
