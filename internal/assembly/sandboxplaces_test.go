@@ -1,6 +1,7 @@
 package assembly
 
 import (
+	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
@@ -44,5 +45,21 @@ tools:
 		require.NoError(t, err, c.name)
 		require.Greater(t, cfg.Trainer.Tickets(), 24, "or the episodes at once are fewer")
 		require.Equal(t, c.want, FewPlaces(cfg), c.name)
+	}
+}
+
+// Finding 12a.6, at tool workers: a session stays with its worker, so that a worker takes no more of them than it has places for, and an episode beyond
+// goes to a worker that has some.
+func TestAToolWorkerTakesNoMoreSessionsThanItHasPlaces(t *testing.T) {
+	t.Parallel()
+	for tool, want := range map[string]int{"shell": 8, "calculator": 256} {
+		cfg, _, err := Resolve(builtin.Doors(), config.Sources{Flags: map[string]string{
+			"run.dir": t.TempDir(), "sandbox.most": "8", "sandbox.warm": "0", "tasks.countries.tools": tool, "tools." + tool + ".on": "workers",
+		}})
+		require.NoError(t, err)
+		c, err := OpenTasks(t.Context(), builtin.Doors(), cfg, slog.New(slog.DiscardHandler))
+		require.NoError(t, err)
+		require.Equal(t, want, newToolsRole(process{cfg: cfg}, nil, c).own.Sessions, tool)
+		require.NoError(t, c.Close())
 	}
 }

@@ -36,11 +36,15 @@ type toolsRole struct {
 	own    toolworker.Config // with the worker's name
 }
 
-// newToolsRole makes the role of a run that is open.
+// newToolsRole makes the role of a run that is open. Where its tools need sandboxes it takes no more sessions than there are places: an
+// episode beyond goes to another worker, or waits before it begins.
 func newToolsRole(p process, run *streams.Run, c *Course) *toolsRole {
 	own := p.cfg.Toolworker
 	if own.Name == "" {
 		own.Name = streams.WorkerName("tools")
+	}
+	if c.apart.Claimed() {
+		own.Sessions = min(own.Sessions, p.cfg.Sandbox.Most)
 	}
 	return &toolsRole{process: p, run: run, course: c, own: own}
 }

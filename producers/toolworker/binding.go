@@ -142,7 +142,7 @@ func (c *Client) warnOfNoWorker(waited time.Duration, episode string, err error)
 	if !due {
 		return
 	}
-	why := "each is full or stopping: start more, or raise toolworker.sessions"
+	why := "each is full or stopping: start more, or raise toolworker.sessions (sandbox.most for tools in sandboxes)"
 	if err != nil {
 		why = err.Error() + ": start weir tools with this configuration"
 	}

@@ -81,7 +81,7 @@ func (s *server) beginSession(req *schemas.ToolRequest, reply string) {
 		s.refuseRequest(reply, req, "sessions", schemas.ToolBusy, fmt.Sprintf("tool worker %s is stopping", s.cfg.Name))
 		return
 	case s.open >= s.cfg.Sessions && before == nil:
-		s.refuseRequest(reply, req, "sessions", schemas.ToolBusy, fmt.Sprintf("tool worker %s is full: toolworker.sessions is %d", s.cfg.Name, s.cfg.Sessions))
+		s.refuseRequest(reply, req, "sessions", schemas.ToolBusy, fmt.Sprintf("tool worker %s is full: it takes %d sessions", s.cfg.Name, s.cfg.Sessions))
 		return
 	case s.tools[req.Task] == nil:
 		s.refuseRequest(reply, req, "wrong", schemas.ToolRefused,
