@@ -43,3 +43,12 @@ func TestSeveralProducersHaveNamesAndMetricsOfTheirOwn(t *testing.T) {
 	_, _, err := Resolve(builtin.Doors(), config.Sources{Flags: map[string]string{"run.producers": "0"}})
 	require.ErrorContains(t, err, "run.producers")
 }
+
+// Producers of a process share the agent, the tools and the reward of a task.
+func TestSeveralProducersTrainInAProcess(t *testing.T) {
+	t.Parallel()
+	trainShortly(t, map[string]string{
+		"run.dir": t.TempDir(), "run.producers": "3", "producer.concurrency": "2", "trainer.batch_groups": "4", "view.listen": "",
+		"eval.at": "producers", "eval.every": "1", "eval.questions": "4",
+	})
+}
