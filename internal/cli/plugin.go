@@ -11,7 +11,7 @@ import (
 func newPluginCommand(a *app) *cobra.Command {
 	kinds := map[string]servers.Plugged{"vllm": vllm.Kind{}, "sglang": sglang.Kind{}}
 	return &cobra.Command{
-		Use: "plugin vllm|sglang [FOLDER]", Short: "Write the plugin by which vLLM or SGLang takes weights from shared memory",
+		Use: "plugin vllm|sglang [FOLDER]", Short: "Write the plugin that takes weights from shared memory",
 		Long: `Plugin writes a Python module, and for SGLang the entry point by which it is
 found, into a folder for a server that runs already, on this machine. Without a
 folder the module is printed. A server that Weir starts has the plugin.`,
