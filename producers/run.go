@@ -20,6 +20,8 @@ type Deps struct {
 	// among them goes back for another producer, and when it was delivered Config.MaxDeliver times its sample is closed, the
 	// task named in the marker's Why and in the log.
 	Environments map[string]Environment
+	// Claims are those of the producers of this process that share Environments; nil where no other producer does.
+	Claims *Claims
 	// Metrics count the episodes of all tasks; nil counts nothing.
 	Metrics *Metrics
 	// Served is told of every ticket when the work on it has ended, by many goroutines at once, and must not wait; nil is told of

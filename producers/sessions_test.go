@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -195,6 +196,42 @@ func TestATicketThatComesAgainWaitsForItsEarlierSession(t *testing.T) {
 		<-s.idle
 		p.stop()
 		require.Equal(t, []string{"open g0-0-0", "call sweden", "call finland", "close g0-0-0"}, tool.did()[4:])
+	})
+}
+
+// Finding R1 of a review: the same holds for a second producer of the process, which has the same tools.
+func TestATicketThatComesToAnotherProducerOfTheProcessWaitsToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		tool := &kept{name: "search", close: func(context.Context) error { <-release; return nil }}
+		env := newEnvironment(t, policyFunc(one))
+		env.Tools = []producers.Tool{tool}
+		env.Agent = agentFunc(func(ctx context.Context, e *producers.Episode) error {
+			if err := e.Begin([]int32{1}); err != nil {
+				return err
+			}
+			if _, _, err := e.Generate(ctx, producers.GenerateOptions{}); err != nil {
+				return err
+			}
+			e.Finish("x", "answer")
+			return nil
+		})
+		s := newStream(newTicket(0))
+		s.failDone = 1 // the ticket is delivered once more
+		cfg, claims := config(), new(producers.Claims)
+		cfg.Concurrency = 1
+		deps := producers.Deps{Stream: s, Environments: map[string]producers.Environment{"t": env}, Claims: claims}
+		p, q := startWith(t, cfg, deps), startWith(t, cfg, deps)
+		synctest.Wait()
+		opened := func() int {
+			return len(slices.DeleteFunc(tool.did(), func(did string) bool { return !strings.HasPrefix(did, "open") }))
+		}
+		require.Equal(t, 1, opened(), "the session of the earlier episode is not closed")
+		close(release)
+		<-s.idle
+		p.stop()
+		q.stop()
+		require.Equal(t, 2, opened())
 	})
 }
 

@@ -1,6 +1,7 @@
 package producers
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -34,14 +34,15 @@ type worker struct {
 	endings map[string]*endingWatch
 	// closing closes the sessions of episodes, off the path of the tickets.
 	closing errgroup.Group
-	// ids has, for each episode that is not yet closed, a channel that closes when it is.
-	ids sync.Map
+	// claims has the episodes that are not yet closed.
+	claims *Claims
 }
 
 func newWorker(cfg Config, deps Deps) *worker {
 	w := &worker{
 		cfg: cfg, stream: deps.Stream, envs: map[string]Environment{}, metrics: deps.Metrics, served: deps.Served, failing: deps.Failing,
 		running: newRunning(), failures: map[string]*failureWatch{}, endings: map[string]*endingWatch{}, log: deps.Log.With("producer", cfg.Name),
+		claims: cmp.Or(deps.Claims, new(Claims)),
 	}
 	w.closing.SetLimit(cfg.Concurrency)
 	for task, env := range deps.Environments {
@@ -316,7 +317,7 @@ func (w *worker) produceTrajectory(
 		trajectory.Producer = w.cfg.Name
 		return trajectory, nil
 	}
-	closed, err := w.claimEpisode(ctx, ticket.ID)
+	closed, err := w.claims.Claim(ctx, ticket.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -342,26 +343,6 @@ func (w *worker) produceTrajectory(
 	}
 	w.endings[ticket.Task].addEnded(entry.episode, trajectory.Stop)
 	return trajectory, nil
-}
-
-// claimEpisode waits until an earlier episode of the same ticket is closed: its sessions have the same name. The returned function closes
-// this episode.
-func (w *worker) claimEpisode(ctx context.Context, id string) (closed func(), err error) {
-	mine := make(chan struct{})
-	for {
-		earlier, loaded := w.ids.LoadOrStore(id, mine)
-		if !loaded {
-			return func() {
-				w.ids.Delete(id)
-				close(mine)
-			}, nil
-		}
-		select {
-		case <-earlier.(chan struct{}):
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-	}
 }
 
 // publishTrajectory stores the trajectory. The ticket is acknowledged after it: a crash in between can only duplicate the trajectory, never

@@ -30,8 +30,10 @@ func (s *Run) Producer(ctx context.Context) error {
 func (s *Run) runProducers(ctx context.Context, run *streams.Run, c *Course) error {
 	group, ctx := errgroup.WithContext(ctx)
 	several := s.Config.Run.Producers > 1
+	claims, evaluated := new(producers.Claims), new(producers.Claims)
 	for i := range s.Config.Run.Producers {
 		role := newProducerRole(s.newProcess(), run, c)
+		role.claims, role.claimsEvaluated = claims, evaluated
 		if several {
 			role.setNumber(i + 1)
 		}
@@ -49,6 +51,8 @@ type producerRole struct {
 	// number is the producer's among several of its process, from 1; 0 is alone. collectors registers its metrics.
 	number     int
 	collectors prometheus.Registerer
+	// claims and claimsEvaluated are shared by the producers of a process, whose tools are the same; nil where it has one.
+	claims, claimsEvaluated *producers.Claims
 
 	metrics   *producers.Metrics
 	evaluated *evaluation.Metrics
@@ -150,7 +154,8 @@ func (p *producerRole) serveEvaluations(ctx context.Context) error {
 		environments[t.Name], _ = p.course.scoredEnvironment(t, policy, Question{})
 	}
 	return evaluation.Run(ctx, evaluation.Config{Name: p.own.Name, Concurrency: p.own.Evaluations}, evaluation.Deps{
-		Stream: p.run, Control: p.run.FollowControl, Environments: environments, Metrics: p.evaluated,
+		Stream: p.run, Control: p.run.FollowControl, Environments: environments, Claims: p.claimsEvaluated,
+		Metrics: p.evaluated,
 	})
 }
 
@@ -171,6 +176,7 @@ func (p *producerRole) rollOut(ctx context.Context, tickets *streams.TicketSourc
 	return producers.Run(ctx, p.own, producers.Deps{
 		Stream:       producers.OnRun(p.run, tickets),
 		Environments: p.course.taskEnvironments(generator),
+		Claims:       p.claims,
 		Metrics:      p.metrics,
 		Served:       tracedRollouts(p.tracer),
 		Failing:      failing,

@@ -22,6 +22,8 @@ type Deps struct {
 	Control func(ctx context.Context, fn func(*schemas.Control)) error
 	// Environments are the environments of episodes, by task. Their policies sample the version that a request's MinVersion names.
 	Environments map[string]producers.Environment
+	// Claims are those of the servers of this process that share Environments; nil where no other server does.
+	Claims *producers.Claims
 	// Metrics may be nil.
 	Metrics *Metrics
 }
@@ -39,7 +41,7 @@ func Run(ctx context.Context, cfg Config, deps Deps) error {
 	if err := errors.Join(cfg.Validate(), streams.CheckName("producer", cfg.Name)); err != nil {
 		return fmt.Errorf("answer evaluation tickets: %w", err)
 	}
-	s := &server{cfg: cfg, deps: deps, in: make(chan *nats.Msg, maxReceived), calls: map[string]*call{}, tickets: map[string]bool{}}
+	s := &server{cfg: cfg, deps: deps, in: make(chan *nats.Msg, maxReceived), calls: map[string]*call{}, claims: cmp.Or(deps.Claims, new(producers.Claims))}
 	var subs []*nats.Subscription
 	defer func() { s.drainSubscriptions(subs) }()
 	for _, at := range []struct{ subject, queue string }{
@@ -71,10 +73,11 @@ type server struct {
 	in      chan *nats.Msg
 	working sync.WaitGroup
 
-	mu      sync.Mutex
-	away    string           // why no ticket is taken, "" where tickets are
-	calls   map[string]*call // by name
-	tickets map[string]bool  // by id, the tickets that are worked on
+	claims *producers.Claims // of the tickets that are worked on
+
+	mu    sync.Mutex
+	away  string           // why no ticket is taken, "" where tickets are
+	calls map[string]*call // by name
 }
 
 // call is a request for a ticket.
@@ -154,7 +157,8 @@ func (s *server) handleMessage(ctx context.Context, m *nats.Msg) {
 	}
 	name := cmp.Or(m.Header.Get(headerCall), m.Reply)
 	ctx, cancel := context.WithCancelCause(ctx)
-	if refusal := s.beginTicket(name, ticket, &call{m.Reply, cancel}); refusal != nil {
+	closed, refusal := s.beginTicket(name, ticket, &call{m.Reply, cancel})
+	if refusal != nil {
 		cancel(nil)
 		s.sendAnswer(m.Reply, refusal)
 		return
@@ -167,8 +171,8 @@ func (s *server) handleMessage(ctx context.Context, m *nats.Msg) {
 		answer := s.runTicket(ctx, ticket)
 		s.mu.Lock()
 		delete(s.calls, name)
-		delete(s.tickets, ticket.ID)
 		s.mu.Unlock()
+		closed()
 		if errors.Is(context.Cause(ctx), errCancelled) {
 			s.deps.Metrics.countAnswer("cancelled")
 			return
@@ -197,20 +201,24 @@ func (s *server) decodeTicket(data []byte, t *schemas.Ticket) error {
 	return nil
 }
 
-// beginTicket begins the work on a ticket, or returns the refusal.
-func (s *server) beginTicket(name string, t *schemas.Ticket, c *call) *schemas.Evaluation {
+// beginTicket begins the work on a ticket, which closed ends, or returns the refusal.
+func (s *server) beginTicket(name string, t *schemas.Ticket, c *call) (closed func(), refusal *schemas.Evaluation) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.away != "":
-		return s.newRefusal(t, schemas.EvaluationDraining, s.away)
+		return nil, s.newRefusal(t, schemas.EvaluationDraining, s.away)
 	case len(s.calls) >= s.cfg.Concurrency:
-		return s.newRefusal(t, schemas.EvaluationFull, fmt.Sprintf("producer.evaluations is %d", s.cfg.Concurrency))
-	case s.calls[name] != nil || s.tickets[t.ID]: // the sessions of its tools have its name
-		return s.newRefusal(t, schemas.EvaluationFull, "the same ticket is worked on here")
+		return nil, s.newRefusal(t, schemas.EvaluationFull, fmt.Sprintf("producer.evaluations is %d", s.cfg.Concurrency))
 	}
-	s.calls[name], s.tickets[t.ID] = c, true
-	return nil
+	if s.calls[name] == nil {
+		closed = s.claims.TryClaim(t.ID)
+	}
+	if closed == nil {
+		return nil, s.newRefusal(t, schemas.EvaluationFull, "the same ticket is worked on here")
+	}
+	s.calls[name] = c
+	return closed, nil
 }
 
 // newRefusal makes an answer that refuses a ticket.

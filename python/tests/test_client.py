@@ -427,7 +427,7 @@ assert weir.episode() is e
         answers: list[tuple[str, int]] = []
 
         class Producer(http.server.BaseHTTPRequestHandler):
-            faults = iter([0, 503, 200, 0, 200, 410])
+            faults = iter([0, 503, 200, 0, 200, 410, 401])
 
             def do_POST(self) -> None:
                 self.rfile.read(int(self.headers["Content-Length"]))
@@ -451,12 +451,12 @@ assert weir.episode() is e
             threading.Thread(target=server.serve_forever, daemon=True).start()
             came = 0
             for e in weir.episodes(f"http://127.0.0.1:{server.server_port}", "key"):
-                if (came := came + 1) == 3:
+                if (came := came + 1) == 4:
                     break
                 with e:
                     e.answer(e.ask(e.prompt))
             server.shutdown()
-        self.assertEqual(answers, [("", 200), ("0", 0), ("1", 503), ("2", 200), ("0", 0), ("1", 200), ("", 200), ("0", 410), ("", 200)])
+        self.assertEqual(answers, [("", 200), ("0", 0), ("1", 503), ("2", 200), ("0", 0), ("1", 200), ("", 200), ("0", 410), ("", 200), ("0", 401), ("", 200)])
 
     def test_an_agent_comes_again_where_no_answer_comes(self) -> None:
         stuck = threading.Event()

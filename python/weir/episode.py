@@ -105,7 +105,7 @@ class Episode:
         try:
             return post_again(self.base_url + path, body, self.api_key)
         except urllib.error.HTTPError as refused:
-            if refused.code != 410:
+            if refused.code not in (401, 410):  # 401: its key is known no more
                 raise
             with refused:
                 raise EpisodeOverError(f"episode {self.id} is over: {refused.read().decode(errors='replace')}") from None
