@@ -30,7 +30,7 @@ func TestOtherSitesReadNoMetrics(t *testing.T) {
 				refused             bool
 			}{
 				{},
-				{host: "producer:9090"},
+				{host: "producer:9090", refused: listen == "127.0.0.1:0"},
 				{header: "X-Forwarded-For", value: "10.1.2.3"},
 				{host: "evil.example", refused: listen == "127.0.0.1:0"},
 				{header: "Origin", value: "https://evil.example", refused: true},
