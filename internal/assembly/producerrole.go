@@ -135,8 +135,15 @@ func (p *producerRole) openSandboxes(ctx context.Context) error {
 	if err != nil {
 		return config.Invalid(err)
 	}
+	if p.number > 1 {
+		return nil // the process's first producer reports what all share
+	}
 	p.log.Info("programs run in sandboxes", "tier", pool.Tier())
-	for _, line := range FewPlaces(p.cfg) {
+	inProcess := 1
+	if p.number == 1 {
+		inProcess = p.cfg.Run.Producers
+	}
+	for _, line := range FewPlaces(p.cfg, inProcess) {
 		p.log.Warn(line)
 	}
 	return nil

@@ -9,35 +9,76 @@ import (
 	"github.com/weir-rl/weir/producers/tools"
 )
 
-// FewPlaces has a line for each task whose episodes take several places among sandbox.most, where the episodes at once can hold all places
-// while each waits for another.
-func FewPlaces(cfg *config.Config) []string {
-	episodes := min(cfg.Producer.Concurrency, cfg.Trainer.Tickets())
+// FewPlaces has a line for each task whose episodes take several places among sandbox.most, where the episodes at once of a process with
+// so many producers can hold all places while each waits for another.
+func FewPlaces(cfg *config.Config, producers int) []string {
+	scored := 0
+	if cfg.Eval.At == config.EvalAtProducers && cfg.Eval.Every > 0 {
+		scored = cfg.Producer.Evaluations * producers
+	}
+	episodes := min(cfg.Producer.Concurrency*producers, cfg.Trainer.Tickets()) + scored
+	shared := sharedHolders(cfg, "")
+	room := cfg.Sandbox.Most - len(shared)
+	beside := ""
+	if len(shared) > 0 {
+		beside = " beside the shared " + strings.Join(shared, ", ")
+	}
 	var lines []string
 	for _, name := range cfg.Active() {
-		holders := placeHolders(cfg, cfg.Tasks[name])
+		holders := placeHolders(cfg, cfg.Tasks[name], "")
 		further := len(holders) - 1
-		if further < 1 || cfg.Sandbox.Most > episodes*further {
+		if further < 1 || room > episodes*further {
 			continue
 		}
-		lines = append(lines, fmt.Sprintf("an episode of task %s takes %d places (%s), and %d episodes at once can hold all %d of sandbox.most while each waits "+
-			"for another, until its call fails: set sandbox.most to %d or more, or producer.concurrency to %d or less",
-			name, len(holders), strings.Join(holders, ", "), episodes, cfg.Sandbox.Most, episodes*further+1, max(1, (cfg.Sandbox.Most-1)/further)))
+		advice := fmt.Sprintf("set sandbox.most to %d or more", episodes*further+1+len(shared))
+		if fits := ((room-1)/further - scored) / producers; fits > 0 {
+			advice += fmt.Sprintf(", or producer.concurrency to %d or less", fits)
+		}
+		lines = append(lines, fmt.Sprintf("an episode of task %s takes %d places (%s), and %d episodes at once%s can hold all %d of "+
+			"sandbox.most while each waits for another, until its call fails: %s",
+			name, len(holders), strings.Join(holders, ", "), episodes, beside, cfg.Sandbox.Most, advice))
 	}
 	return lines
 }
 
-// placeHolders names the parts of a task that take a place of their own in each episode; the tools that share the episode's sandbox are
-// one of them.
-func placeHolders(cfg *config.Config, t *config.Task) []string {
+// workerPlaces is how many places the sessions of a tool worker share, and how many of them a session of each task takes; tasks that take
+// none are left out.
+func workerPlaces(cfg *config.Config) (most int, places map[string]int) {
+	places = map[string]int{}
+	for _, name := range cfg.Active() {
+		if n := len(placeHolders(cfg, cfg.Tasks[name], config.OnWorkers)); n > 0 {
+			places[name] = n
+		}
+	}
+	return cfg.Sandbox.Most - len(sharedHolders(cfg, config.OnWorkers)), places
+}
+
+// sharedHolders names the tools that run there and take a place for all episodes together, once each.
+func sharedHolders(cfg *config.Config, on string) []string {
+	var holders []string
+	for _, task := range cfg.Active() {
+		for _, name := range cfg.Tasks[task].Tools {
+			section := cfg.Tools[name]
+			if section != nil && section.On == on && startsSandbox(section.Own) && servesAll(section.Own) {
+				holders = append(holders, "tools."+name)
+			}
+		}
+	}
+	slices.Sort(holders)
+	return slices.Compact(holders)
+}
+
+// placeHolders names the parts of a task that run there, which is a value of tools.NAME.on, and take a place of their own in each episode;
+// the tools that share the episode's sandbox are one of them.
+func placeHolders(cfg *config.Config, t *config.Task, on string) []string {
 	var holders, together []string
-	if agent := cfg.Agents[t.Agent]; agent != nil && startsSandbox(agent.Own) {
+	if agent := cfg.Agents[t.Agent]; on == "" && agent != nil && startsSandbox(agent.Own) {
 		holders = append(holders, "agents."+t.Agent)
 	}
 	for _, name := range t.Tools {
 		section := cfg.Tools[name]
 		switch {
-		case section == nil || section.On == config.OnWorkers:
+		case section == nil || section.On != on:
 		case slices.Contains(sandboxedTools, section.Type):
 			together = append(together, "tools."+name)
 		case startsSandbox(section.Own) && !servesAll(section.Own):

@@ -1,7 +1,6 @@
 package assembly
 
 import (
-	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
@@ -13,7 +12,7 @@ import (
 )
 
 // Finding 12a.6, its other half: where an episode takes several places and all of them can be held by episodes that wait for another, the configuration
-// is told before the run, by its keys.
+// is told before the run, by its keys. Finding 13 R6: all producers of the process, evaluations and shared servers count.
 func TestEpisodesThatTakeSeveralPlacesAreNamed(t *testing.T) {
 	t.Parallel()
 	const both = "agents.mine, tools.server, tools.python and tools.shell"
@@ -30,6 +29,35 @@ func TestEpisodesThatTakeSeveralPlacesAreNamed(t *testing.T) {
 		}},
 		{"enough places", "{type: command, run: [agent]}", "dir: /opt", map[string]string{"sandbox.most": "49", "producer.concurrency": "24"}, nil},
 		{"few episodes", "{type: command, run: [agent]}", "dir: /opt", map[string]string{"sandbox.most": "8", "producer.concurrency": "3"}, nil},
+		{"several producers", "{type: command, run: [agent]}", "dir: /opt", map[string]string{
+			"sandbox.most": "49", "producer.concurrency": "12", "run.producers": "3",
+		}, []string{
+			"an episode of task mine takes 3 places (" + both + "), and 36 episodes at once can hold all 49 of sandbox.most while each waits " +
+				"for another, until its call fails: set sandbox.most to 73 or more, or producer.concurrency to 8 or less",
+		}},
+		{"enough places for several", "{type: command, run: [agent]}", "dir: /opt", map[string]string{
+			"sandbox.most": "49", "producer.concurrency": "8", "run.producers": "3",
+		}, nil},
+		{"evaluations too", "{type: command, run: [agent]}", "dir: /opt", map[string]string{
+			"sandbox.most": "49", "producer.concurrency": "24", "eval.at": "producers", "eval.every": "1", "producer.evaluations": "4",
+		}, []string{
+			"an episode of task mine takes 3 places (" + both + "), and 28 episodes at once can hold all 49 of sandbox.most while each waits " +
+				"for another, until its call fails: set sandbox.most to 57 or more, or producer.concurrency to 20 or less",
+		}},
+		{"evaluations alone", "{type: command, run: [agent]}", "dir: /opt", map[string]string{
+			"sandbox.most": "8", "producer.concurrency": "1", "eval.at": "producers", "eval.every": "1", "producer.evaluations": "4",
+		}, []string{
+			"an episode of task mine takes 3 places (" + both + "), and 5 episodes at once can hold all 8 of sandbox.most while each waits " +
+				"for another, until its call fails: set sandbox.most to 11 or more",
+		}},
+		{"a shared server", "{type: command, run: [agent]}", "shared: true", map[string]string{"sandbox.most": "25", "producer.concurrency": "24"}, []string{
+			"an episode of task mine takes 2 places (agents.mine, tools.python and tools.shell), and 24 episodes at once beside the shared tools.server " +
+				"can hold all 25 of sandbox.most while each waits for another, until its call fails: set sandbox.most to 26 or more, or " +
+				"producer.concurrency to 23 or less",
+		}},
+		{"a place for the shared server", "{type: command, run: [agent]}", "shared: true", map[string]string{
+			"sandbox.most": "26", "producer.concurrency": "24",
+		}, nil},
 	} {
 		file := filepath.Join(t.TempDir(), "run.yaml")
 		require.NoError(t, os.WriteFile(file, []byte(`
@@ -44,22 +72,31 @@ tools:
 		cfg, _, err := Resolve(builtin.Doors(), config.Sources{Files: []string{file}, Flags: c.flags})
 		require.NoError(t, err, c.name)
 		require.Greater(t, cfg.Trainer.Tickets(), 24, "or the episodes at once are fewer")
-		require.Equal(t, c.want, FewPlaces(cfg), c.name)
+		require.Equal(t, c.want, FewPlaces(cfg, cfg.Run.Producers), c.name)
 	}
 }
 
-// Finding 12a.6, at tool workers: a session stays with its worker, so that a worker takes no more of them than it has places for, and an episode beyond
-// goes to a worker that has some.
+// Finding 12a.6, at tool workers, and 13 R7: the sessions of a tool worker are counted by the places that they take, by task; a server that all sessions
+// share takes one place beside them.
 func TestAToolWorkerTakesNoMoreSessionsThanItHasPlaces(t *testing.T) {
 	t.Parallel()
-	for tool, want := range map[string]int{"shell": 8, "calculator": 256} {
-		cfg, _, err := Resolve(builtin.Doors(), config.Sources{Flags: map[string]string{
-			"run.dir": t.TempDir(), "sandbox.most": "8", "sandbox.warm": "0", "tasks.countries.tools": tool, "tools." + tool + ".on": "workers",
-		}})
-		require.NoError(t, err)
-		c, err := OpenTasks(t.Context(), builtin.Doors(), cfg, slog.New(slog.DiscardHandler))
-		require.NoError(t, err)
-		require.Equal(t, want, newToolsRole(process{cfg: cfg}, nil, c).own.Sessions, tool)
-		require.NoError(t, c.Close())
-	}
+	file := filepath.Join(t.TempDir(), "run.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(`
+sandbox: {most: 8}
+tasks:
+  both: {type: dataset, files: [x.jsonl], tools: [python, shell, own, common]}
+  none: {type: dataset, files: [x.jsonl], tools: [calculator, common]}
+  here: {type: dataset, files: [x.jsonl], tools: [files, calculator]}
+tools:
+  python: {on: workers}
+  shell: {on: workers}
+  calculator: {on: workers}
+  own: {type: mcp, command: [server], allow: ["*"], on: workers}
+  common: {type: mcp, command: [server], allow: ["*"], on: workers, shared: true}
+`), 0o600))
+	cfg, _, err := Resolve(builtin.Doors(), config.Sources{Files: []string{file}, Flags: map[string]string{"run.dir": t.TempDir()}})
+	require.NoError(t, err)
+	most, places := workerPlaces(cfg)
+	require.Equal(t, 7, most)
+	require.Equal(t, map[string]int{"both": 2}, places)
 }

@@ -36,15 +36,11 @@ type toolsRole struct {
 	own    toolworker.Config // with the worker's name
 }
 
-// newToolsRole makes the role of a run that is open. Where its tools need sandboxes it takes no more sessions than there are places: an
-// episode beyond goes to another worker, or waits before it begins.
+// newToolsRole makes the role of a run that is open.
 func newToolsRole(p process, run *streams.Run, c *Course) *toolsRole {
 	own := p.cfg.Toolworker
 	if own.Name == "" {
 		own.Name = streams.WorkerName("tools")
-	}
-	if c.apart.Claimed() {
-		own.Sessions = min(own.Sessions, p.cfg.Sandbox.Most)
 	}
 	return &toolsRole{process: p, run: run, course: c, own: own}
 }
@@ -69,11 +65,14 @@ func (p *toolsRole) serveSessions(ctx context.Context) error {
 			served[t.Name] = t.served
 		}
 	}
+	// It takes no more sessions than it has places for: an episode beyond goes to another worker, or waits before it begins.
+	sandboxes, places := workerPlaces(p.cfg)
 	defer p.watchWork(ctx, p.toolsWork())()
 	defer p.keepPresence(ctx, p.run, "tools", p.own.Name)()
 	p.log.Info("serving tools", "worker", p.own.Name, "sessions", p.own.Sessions, "calls", p.own.Calls)
 	return toolworker.Run(ctx, p.own, toolworker.Deps{
-		Stream: p.run, Tools: served, Metrics: metrics, Ready: func(err error) { p.health.Set("sessions", err) },
+		Stream: p.run, Tools: served, Sandboxes: sandboxes, Places: places, Metrics: metrics,
+		Ready: func(err error) { p.health.Set("sessions", err) },
 	})
 }
 

@@ -19,8 +19,11 @@ type Place struct {
 	left bool
 }
 
-// Take waits for a place of the pool, in a bounded queue. Errors wrap producers.ErrUnavailable.
+// Take waits for a place of the pool, in a bounded queue, until the pool is closed. Errors wrap producers.ErrUnavailable.
 func (p *Pool) Take(ctx context.Context) (*Place, error) {
+	if p.isOver() {
+		return nil, closedError()
+	}
 	if place := p.TryTake(); place != nil {
 		return place, nil
 	}
@@ -33,6 +36,8 @@ func (p *Pool) Take(ctx context.Context) (*Place, error) {
 	select {
 	case slot := <-p.slots:
 		return p.newPlace(slot), nil
+	case <-p.over:
+		return nil, closedError()
 	case <-ctx.Done():
 		return nil, unavailableError("all %d sandboxes were in use: %v", p.cfg.Most, context.Cause(ctx))
 	}

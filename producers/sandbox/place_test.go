@@ -6,9 +6,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/weir-rl/weir/producers"
 )
 
 // heldPlace is what a place is in the naive model.
@@ -75,6 +78,35 @@ func TestPlacesAgainstAModel(t *testing.T) {
 			"": func(t *rapid.T) { require.Equal(t, len(taken()), p.Stats().Running) },
 		})
 	})
+}
+
+// Finding 13 R8: Close ends every wait for a place, although the holder keeps its own; later callers get the error too.
+func TestACloseEndsEveryWaitForAPlace(t *testing.T) {
+	t.Parallel()
+	cfg := Default()
+	cfg.Most = 1
+	p := newPool(cfg)
+	held, err := p.Take(t.Context())
+	require.NoError(t, err)
+	const waiting = 3
+	ended := make(chan error, waiting)
+	for range waiting {
+		go func() {
+			_, err := p.Take(t.Context())
+			ended <- err
+		}()
+	}
+	require.Eventually(t, func() bool { return p.Stats().Waiting == waiting }, time.Minute, time.Millisecond)
+	require.NoError(t, p.Close())
+	for range waiting {
+		err := <-ended
+		require.ErrorIs(t, err, producers.ErrUnavailable)
+		require.ErrorContains(t, err, "closed")
+	}
+	held.Leave()
+	_, err = p.Take(t.Context())
+	require.ErrorContains(t, err, "closed")
+	require.NoError(t, p.Close(), "a second time")
 }
 
 // The same with many holders at once: no slot has two programs, and all are free at the end.

@@ -24,9 +24,11 @@ type Pool struct {
 	// without is a defence that is left out, in this package's tests alone.
 	without string
 
-	mu     sync.Mutex
-	seat   *seat // nil before the first start, and after a keeper has gone
-	closed bool
+	// over is closed by Close.
+	over chan struct{}
+
+	mu   sync.Mutex
+	seat *seat // nil before the first start, and after a keeper has gone
 }
 
 // Open finds the tier, or refuses with a [RefusedError] that explains the cause and the remedy. It starts a program with the
@@ -105,7 +107,7 @@ func lacksLoopback(tier string) error {
 
 func newPool(cfg Config) *Pool {
 	cfg.Limits = cfg.Or(defaultLimits())
-	p := &Pool{cfg: cfg, slots: make(chan int, cfg.Most), uids: firstUID(cfg)}
+	p := &Pool{cfg: cfg, slots: make(chan int, cfg.Most), uids: firstUID(cfg), over: make(chan struct{})}
 	for slot := range cfg.Most {
 		p.slots <- slot
 	}
@@ -170,8 +172,8 @@ func (p *Pool) newLaunch(spec Spec, slot int, first bool) *launch {
 func (p *Pool) currentSeat() (*seat, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed {
-		return nil, unavailableError("the pool of sandboxes is closed")
+	if p.isOver() {
+		return nil, closedError()
 	}
 	if p.seat != nil && !p.seat.isGone() {
 		return p.seat, nil
@@ -184,10 +186,24 @@ func (p *Pool) currentSeat() (*seat, error) {
 	return s, nil
 }
 
-// Close ends every sandbox, and returns when none is left.
+// isOver reports whether the pool is closed.
+func (p *Pool) isOver() bool {
+	select {
+	case <-p.over:
+		return true
+	default:
+		return false
+	}
+}
+
+func closedError() error { return unavailableError("the pool of sandboxes is closed") }
+
+// Close ends every sandbox and every wait for a place, and returns when no sandbox is left.
 func (p *Pool) Close() error {
 	p.mu.Lock()
-	p.closed = true
+	if !p.isOver() {
+		close(p.over)
+	}
 	s := p.seat
 	p.mu.Unlock()
 	if s == nil {

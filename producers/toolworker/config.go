@@ -11,8 +11,8 @@ type Config struct {
 	// Name is the worker's in subjects, events and logs: letters, digits, - and _; it must be unique in the run. Defaults to a
 	// name made of the machine's name and the process.
 	Name string `koanf:"name"`
-	// Sessions is how many episodes may have a session at once, > 0; sandbox.most where that is less and tools need sandboxes. A full
-	// worker refuses the next, which goes to another worker or waits. Defaults to 256.
+	// Sessions is how many episodes may have a session at once, > 0; fewer where their tools would need more sandboxes than
+	// sandbox.most. A full worker refuses the next, which goes to another worker or waits. Defaults to 256.
 	Sessions int `koanf:"sessions"`
 	// Calls is how many calls are worked on at once, > 0. Defaults to 32.
 	Calls int `koanf:"calls"`

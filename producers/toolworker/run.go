@@ -29,6 +29,11 @@ type Deps struct {
 	Stream Stream
 	// Tools are what sessions can call, by task, by distinct names.
 	Tools map[string][]producers.Tool
+	// Sandboxes is how many sandboxes the worker has for its sessions, and Places how many of them a session of a task takes; a task that
+	// is left out takes none. Sessions that would need more than there are wait as at a full worker; a session that needs more than
+	// all is alone among those that need any.
+	Sandboxes int
+	Places    map[string]int
 	// Metrics may be nil.
 	Metrics *Metrics
 	// Ready is called when sessions can be opened; it may be nil.

@@ -16,9 +16,13 @@ import (
 
 // server is a worker's side of the requests.
 type server struct {
-	cfg     Config
-	stream  Stream
-	tools   map[string][]producers.Tool
+	cfg    Config
+	stream Stream
+	tools  map[string][]producers.Tool
+	// places are how many of the sandboxes a session of a task takes.
+	places    map[string]int
+	sandboxes int
+
 	metrics *Metrics
 	in      chan *nats.Msg
 	slots   chan struct{}
@@ -30,13 +34,15 @@ type server struct {
 	mu       sync.Mutex
 	sessions map[string]*session // by name; replaced sessions are left out
 	open     int                 // sessions that are not wholly ended
+	taken    int                 // sandboxes that they may take
 	waiting  int                 // requests that wait for a slot
 	draining bool
 }
 
 func newServer(cfg Config, deps Deps) *server {
 	s := &server{
-		cfg: cfg, stream: deps.Stream, tools: deps.Tools, metrics: deps.Metrics, in: make(chan *nats.Msg, maxReceived),
+		cfg: cfg, stream: deps.Stream, tools: deps.Tools, places: deps.Places, sandboxes: deps.Sandboxes,
+		metrics: deps.Metrics, in: make(chan *nats.Msg, maxReceived),
 		slots: make(chan struct{}, cfg.Calls), empty: make(chan struct{}), sessions: map[string]*session{},
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
@@ -83,6 +89,11 @@ func (s *server) beginSession(req *schemas.ToolRequest, reply string) {
 	case s.open >= s.cfg.Sessions && before == nil:
 		s.refuseRequest(reply, req, "sessions", schemas.ToolBusy, fmt.Sprintf("tool worker %s is full: it takes %d sessions", s.cfg.Name, s.cfg.Sessions))
 		return
+	case !s.hasSandboxes(req.Task) && before == nil:
+		s.refuseRequest(reply, req, "sessions", schemas.ToolBusy,
+			fmt.Sprintf("tool worker %s is full: a session takes %d of its %d sandboxes, and others may take %d: "+
+				"raise sandbox.most, or start further workers", s.cfg.Name, s.places[req.Task], s.sandboxes, s.taken))
+		return
 	case s.tools[req.Task] == nil:
 		s.refuseRequest(reply, req, "wrong", schemas.ToolRefused,
 			fmt.Sprintf("tool worker %s serves no tools of task %q: give every role the same configuration", s.cfg.Name, req.Task))
@@ -95,8 +106,15 @@ func (s *server) beginSession(req *schemas.ToolRequest, reply string) {
 	}
 	s.sessions[req.Session] = made
 	s.open++
+	s.taken += s.places[req.Task]
 	s.metrics.countOpened()
 	made.takeRequest(req, reply)
+}
+
+// hasSandboxes reports whether a session of a task would find the sandboxes that it takes. The lock is held.
+func (s *server) hasSandboxes(task string) bool {
+	takes := s.places[task]
+	return takes == 0 || s.taken == 0 || s.taken+takes <= s.sandboxes
 }
 
 // askSession puts a request to the session that it names.
@@ -131,12 +149,18 @@ func (s *server) startDraining() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.draining = true
-	s.sessionsLeft(0)
+	s.noteEmpty()
 }
 
-// sessionsLeft counts sessions that are wholly ended. The lock is held.
-func (s *server) sessionsLeft(n int) {
-	s.open -= n
+// sessionLeft counts a session that is wholly ended. The lock is held.
+func (s *server) sessionLeft(task string) {
+	s.open--
+	s.taken -= s.places[task]
+	s.noteEmpty()
+}
+
+// noteEmpty ends the drain when no session is left. The lock is held.
+func (s *server) noteEmpty() {
 	if s.draining && s.open == 0 {
 		select {
 		case <-s.empty:

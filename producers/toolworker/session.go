@@ -209,7 +209,7 @@ func (one *session) endSession(why string) {
 			delete(s.sessions, one.name)
 		}
 		close(one.ended)
-		s.sessionsLeft(1)
+		s.sessionLeft(one.task)
 	}()
 }
 

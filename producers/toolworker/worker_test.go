@@ -180,6 +180,54 @@ func TestAFullWorkerRefusesAndTheNextIsAsked(t *testing.T) {
 	require.ErrorContains(t, tool.(producers.SessionTool).Open(ctx, told("e5")), "its time is over")
 }
 
+// Finding 13 R7: sessions that take sandboxes are admitted by how many they take, the others as without; a session that takes more than all is alone.
+func TestAWorkerTakesNoMoreSessionsThanItHasSandboxesFor(t *testing.T) {
+	f := newField(t)
+	run := f.attach()
+	tools := []producers.Tool{&counter{}}
+	ctx, stop := context.WithCancel(t.Context())
+	ready, ended := make(chan struct{}), make(chan error, 1)
+	config := toolworker.DefaultConfig()
+	config.Name, config.Grace = "a", time.Millisecond
+	go func() {
+		ended <- toolworker.Run(ctx, config, toolworker.Deps{
+			Stream: run, Tools: map[string][]producers.Tool{"two": tools, "one": tools, "none": tools, "four": tools},
+			Sandboxes: 3, Places: map[string]int{"two": 2, "one": 1, "four": 4}, Ready: func(error) { close(ready) },
+		})
+	}()
+	<-ready
+	for i, c := range []struct {
+		op   schemas.ToolOp
+		task string
+		want schemas.ToolOutcome
+	}{
+		{schemas.ToolOpOpen, "two", schemas.ToolOK},
+		{schemas.ToolOpOpen, "four", schemas.ToolBusy},
+		{schemas.ToolOpOpen, "none", schemas.ToolOK},
+		{schemas.ToolOpOpen, "one", schemas.ToolOK},
+		{schemas.ToolOpClose, "none", schemas.ToolOK},
+		{schemas.ToolOpOpen, "two again", schemas.ToolBusy},
+		{schemas.ToolOpOpen, "none", schemas.ToolOK},
+		{schemas.ToolOpClose, "one", schemas.ToolOK},
+		{schemas.ToolOpOpen, "two again", schemas.ToolBusy},
+		{schemas.ToolOpClose, "two", schemas.ToolOK},
+		{schemas.ToolOpOpen, "two again", schemas.ToolOK},
+		{schemas.ToolOpClose, "two again", schemas.ToolOK},
+		{schemas.ToolOpOpen, "four", schemas.ToolOK},
+		{schemas.ToolOpOpen, "one", schemas.ToolBusy},
+	} {
+		task, _, _ := strings.Cut(c.task, " ")
+		ask := &schemas.ToolRequest{Run: "test", Session: strings.ReplaceAll(c.task, " ", "-"), Opening: "x", Op: c.op, Task: task}
+		if c.op == schemas.ToolOpClose {
+			ask.Sequence, ask.Answered = 1, 1
+		}
+		reply := f.raw(run.NATS(), run.ToolsSubject(), ask)
+		require.Equal(t, c.want, reply.Outcome, "%d: %s: %s", i, c.task, reply.Error)
+	}
+	stop()
+	require.NoError(t, <-ended)
+}
+
 // loud is a run whose log a test reads.
 type loud struct {
 	toolworker.Stream

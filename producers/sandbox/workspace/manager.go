@@ -91,7 +91,7 @@ func (m *Manager) Ready(ctx context.Context) (*sandbox.Pool, error) {
 	}
 	m.mu.Unlock()
 	if closed {
-		return nil, fmt.Errorf("%w: the workspaces are closed", producers.ErrUnavailable)
+		return nil, errClosed
 	}
 	for _, check := range checks {
 		if err := check(); err != nil {
@@ -108,7 +108,7 @@ func (m *Manager) Ready(ctx context.Context) (*sandbox.Pool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
-		return nil, errors.Join(fmt.Errorf("%w: the workspaces are closed", producers.ErrUnavailable), pool.Close())
+		return nil, errors.Join(errClosed, pool.Close())
 	}
 	m.pool = pool
 	m.fillReserve()
@@ -238,7 +238,10 @@ func (m *Manager) placeOf(episode string) *place {
 	return m.places[episode]
 }
 
-// Close ends every workspace and returns when no process is left.
+// errClosed is the error of whoever asks a closed manager, or waits when it is closed.
+var errClosed = fmt.Errorf("%w: the workspaces are closed", producers.ErrUnavailable)
+
+// Close ends every workspace and every wait for a place, and returns when no process is left.
 func (m *Manager) Close() error {
 	m.mu.Lock()
 	m.closed = true

@@ -53,7 +53,7 @@ func (m *Manager) takePlace(ctx context.Context, pool *sandbox.Pool) (place *san
 	return m.awaitPlace(ctx, pool)
 }
 
-// awaitPlace waits for a place, or for a workspace that is started in advance meanwhile.
+// awaitPlace waits for a place, or for a workspace that is started in advance meanwhile, until the manager is closed.
 func (m *Manager) awaitPlace(ctx context.Context, pool *sandbox.Pool) (place *sandbox.Place, w *Workspace, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -66,19 +66,25 @@ func (m *Manager) awaitPlace(ctx context.Context, pool *sandbox.Pool) (place *sa
 		place, err := pool.Take(ctx)
 		got <- taken{place, err}
 	}()
+	giveBack := func() {
+		cancel()
+		if t := <-got; t.place != nil {
+			t.place.Leave()
+		}
+	}
 	for {
 		select {
 		case t := <-got:
 			return t.place, nil, t.err
+		case <-m.ctx.Done():
+			giveBack()
+			return nil, nil, errClosed
 		case w := <-m.warm:
 			if w.Gone() {
 				w.place.Leave()
 				continue
 			}
-			cancel()
-			if t := <-got; t.place != nil {
-				t.place.Leave()
-			}
+			giveBack()
 			return w.place, w, nil
 		}
 	}

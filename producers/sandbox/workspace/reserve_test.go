@@ -108,3 +108,30 @@ func TestAProgramGetsThePlaceOfAWorkspaceStartedInAdvance(t *testing.T) {
 	place.Leave()
 	require.Eventually(t, func() bool { return pool.Stats().Running == 0 }, time.Minute, time.Millisecond)
 }
+
+// Finding 13 R8: Close of the manager ends whoever waits for a place, and waits for none of them, although the holder keeps its place.
+func TestACloseOfTheManagerEndsEveryWaitForAPlace(t *testing.T) {
+	m, pool := small(t, 1, 0)
+	require.NoError(t, m.Join(producers.Session{Episode: "waits"}))
+	held, err := m.TakePlace(patient(t))
+	require.NoError(t, err)
+	ended := make(chan error, 3)
+	ctx := patient(t)
+	for _, wait := range []func() error{
+		func() error { _, _, err := m.Get(ctx, "waits"); return err },
+		func() error { _, err := m.Fresh(ctx); return err },
+		func() error { _, err := m.TakePlace(ctx); return err },
+	} {
+		go func() { ended <- wait() }()
+	}
+	require.Eventually(t, func() bool { return pool.Stats().Waiting == cap(ended) }, time.Minute, time.Millisecond)
+	require.NoError(t, m.Close())
+	for range cap(ended) {
+		err := <-ended
+		require.ErrorIs(t, err, producers.ErrUnavailable)
+		require.ErrorContains(t, err, "closed")
+	}
+	held.Leave()
+	m.Leave("waits")
+	require.Zero(t, pool.Stats().Running)
+}
