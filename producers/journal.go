@@ -416,10 +416,7 @@ func (w *worker) openJournal(ctx context.Context, lease Lease, stands bool, canc
 	if !keeps || recorded || w.cfg.Journal.Mode == JournalOff || w.cfg.Journal.Mode == "" {
 		return nil, nil
 	}
-	ticket, delivery := lease.Ticket(), lease.Delivery()
-	if counts, ok := lease.(interface{ Deliveries() int }); ok {
-		delivery = counts.Deliveries()
-	}
+	ticket, delivery := lease.Ticket(), countDeliveries(lease)
 	head := schemas.JournalRecord{
 		Run: ticket.Run, Ticket: ticket.ID, Producer: w.cfg.Name, Delivery: max(1, delivery),
 	}
@@ -436,4 +433,12 @@ func (w *worker) openJournal(ctx context.Context, lease Lease, stands bool, canc
 func (e *Episode) keepJournal(j *journal) {
 	e.journal = j
 	e.started = e.started.Add(-j.timeBefore())
+}
+
+// countDeliveries is how often the ticket was delivered, deliveries that do not count as failures included.
+func countDeliveries(lease Lease) int {
+	if counts, ok := lease.(interface{ Deliveries() int }); ok {
+		return counts.Deliveries()
+	}
+	return lease.Delivery()
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -216,13 +217,16 @@ func (w *worker) endTicket(settling context.Context, lease Lease, journal *journ
 		w.releaseTicket(settling, lease, w.cfg.RetryDelay, log)
 	case errors.Is(err, ErrNotBegun):
 		w.metrics.episodeDropped("not_begun", "")
-		level := slog.LevelDebug
-		if errors.Is(err, ErrUnavailable) && w.noteOutcome(ticket.Task, err) {
-			level = slog.LevelWarn
+		level, delay := slog.LevelDebug, w.cfg.RetryDelay
+		if errors.Is(err, ErrUnavailable) { // this producer can begin none
+			delay = w.cfg.retryDelay(countDeliveries(lease))
+			if w.noteOutcome(ticket.Task, err) {
+				level = slog.LevelWarn
+			}
 		}
-		log.Log(settling, level, "the ticket goes back", "err", err)
+		log.Log(settling, level, "the ticket goes back", "err", err, "delay", delay)
 		journal.keep(settling)
-		w.releaseTicket(settling, lease, w.cfg.RetryDelay, log)
+		w.releaseTicket(settling, lease, delay, log)
 	case lease.Delivery() >= w.cfg.MaxDeliver, isUnretryable(err):
 		w.metrics.episodeDropped(dropReason(err, "failed"), causeLabel(err))
 		level := slog.LevelError
@@ -324,9 +328,10 @@ func (w *worker) produceTrajectory(
 	entry := w.running.addEpisode(ticket, env, cancel)
 	defer w.running.removeEpisode(entry)
 	entry.episode.keepJournal(journal)
+	closeSessions := sync.OnceFunc(func() { entry.episode.closeSessions(ctx) })
 	defer w.closing.Go(func() error {
 		defer closed()
-		entry.episode.closeSessions(ctx)
+		closeSessions()
 		return nil
 	})
 	trajectory, _, err := runRollout(ctx, entry.episode)
@@ -338,6 +343,9 @@ func (w *worker) produceTrajectory(
 		return nil, err
 	}
 	trajectory.Producer = w.cfg.Name
+	if w.cfg.Values.Samples > 0 {
+		closeSessions() // the episodes that go on from its states may need its place
+	}
 	if err := w.estimateValues(ctx, entry.episode, trajectory); err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-rl/weir/consumers"
 	"github.com/weir-rl/weir/internal/fakeserver"
+	"github.com/weir-rl/weir/schemas"
 )
 
 // memoryDir is a folder in shared memory that goes with the test.
@@ -189,20 +190,25 @@ func TestAnSGLangKeepsItsCallsWithThePluginAlone(t *testing.T) {
 	t.Parallel()
 	for _, has := range []bool{false, true} {
 		o := plugged(fakeserver.SGLang)
-		o.Plugin, o.Pace = has, 10*time.Millisecond
+		o.Plugin, o.Pace = has, 40*time.Millisecond
 		w := newMemoryWorld(t, fakeserver.SGLang, nil, o)
 		w.run()
 		w.swapSoon(0)
-		done := make(chan *sampled, 1)
-		req := ask("a", 40)
+		samples, done := make(chan struct{}), make(chan int, 1)
 		go func() {
-			got, _ := w.generate(req)
-			done <- got
+			tokens := 0
+			_ = w.Generate(t.Context(), ask("a", 40), func(c *schemas.GenerateChunk) error {
+				if tokens == 0 {
+					close(samples)
+				}
+				tokens += len(c.Tokens)
+				return nil
+			})
+			done <- tokens
 		}()
-		until(t, "the call runs", func() bool { return w.Load().Running > 0 })
+		<-samples
 		w.swapSoon(1)
-		got := <-done
-		require.Len(t, got.tokens, 40, "%+v", got.last)
+		require.Equal(t, 40, <-done)
 		require.Equal(t, !has, testutil.ToFloat64(w.metrics.ForServers().Cut) > 0)
 	}
 }

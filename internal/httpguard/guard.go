@@ -8,6 +8,7 @@ import (
 	"mime"
 	"net"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 )
@@ -41,17 +42,20 @@ func (g Rules) Wrap(next http.Handler) http.Handler {
 // private are endings of names that public DNS does not hold.
 var private = []string{".local", ".internal", ".svc", ".lan", ".home.arpa", ".test"}
 
-// isKnown is whether a request's Host is a name that no stranger can have lead here: an address, one of Hosts, or localhost; and beyond loopback
-// also a name without a dot or a private name. On loopback such a name is nobody's need, and whoever answers names in a network that the
-// machine visits may lead it here.
+// isKnown is whether a request's Host is a name that no stranger can have lead here: an address, one of Hosts, localhost or this machine's
+// name; beyond loopback also a name without a dot or a private name. On loopback such a name is nobody's need, and whoever answers names in
+// a network that the machine visits may lead it here.
 func (g Rules) isKnown(r *http.Request) bool {
 	host := HostName(r.Host)
 	switch {
 	case net.ParseIP(host) != nil, host == "localhost", strings.HasSuffix(host, ".localhost"),
 		slices.ContainsFunc(g.Hosts, func(h string) bool { return strings.EqualFold(h, host) }):
 		return true
-	case host == "" || isOnLoopback(r):
+	case host == "":
 		return false
+	case isOnLoopback(r):
+		name, err := os.Hostname()
+		return err == nil && strings.EqualFold(name, host)
 	}
 	return !strings.Contains(host, ".") || slices.ContainsFunc(private, func(end string) bool { return strings.HasSuffix(host, end) })
 }

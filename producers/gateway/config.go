@@ -26,8 +26,8 @@ type Config struct {
 	// none.
 	Ignore []string `koanf:"ignore"`
 	// Idle is how long an agent may ask for nothing without having finished, from 0: then its episode is given up, and its ticket
-	// goes to another. So is an episode that waits for so long until an agent comes for it. 0 waits for as long as the episode may take.
-	// Defaults to 5m.
+	// goes to another. So is an episode that waits for so long until an agent comes for it: its time begins then. 0 waits for as long as the
+	// episode may take, and for an agent without end. Defaults to 5m.
 	Idle time.Duration `koanf:"idle"`
 	// MaxBodyBytes bounds the body of a request, > 0. Defaults to 16777216.
 	MaxBodyBytes int64 `koanf:"max_body_bytes"`

@@ -46,6 +46,8 @@ type Session struct {
 	most int
 	// alive ends with the episode, and with it every call of the policy.
 	alive context.Context //nolint:containedctx // the session lives as long as it
+	// given is the episode's own, of which alive is a child: it ends by the episode's time, or where its producer stops.
+	given context.Context //nolint:containedctx // as alive
 	end   context.CancelCauseFunc
 	late  *lateRequests
 	// lasting is nil where the agent ends with its producer.
@@ -110,7 +112,7 @@ func newSession(ctx context.Context, s Speaker, r Recorder, most int) *Session {
 	_, _ = rand.Read(secret) // never fails
 	alive, end := context.WithCancelCause(ctx)
 	return &Session{
-		secret: hex.EncodeToString(secret), speaker: s, recorder: r, most: most, alive: alive, end: end, late: newLateRequests(r),
+		secret: hex.EncodeToString(secret), speaker: s, recorder: r, most: most, alive: alive, given: ctx, end: end, late: newLateRequests(r),
 		asked: map[[sha256.Size]byte][]*asking{}, stored: map[string]*request{},
 		withdrawn: map[*asking]struct{}{}, ended: make(chan struct{}), touched: time.Now(),
 		large: make(chan struct{}, mostLargeOfSession),

@@ -215,5 +215,6 @@ func (s *Server) holdRequest(n int) bool {
 func (s *Session) isOver() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.posted || errors.Is(s.alive.Err(), context.DeadlineExceeded) || errors.Is(context.Cause(s.alive), context.DeadlineExceeded)
+	// An error of the policy that ended alive may be a time limit of its own.
+	return s.posted || errors.Is(s.given.Err(), context.DeadlineExceeded) || errors.Is(context.Cause(s.given), context.DeadlineExceeded)
 }
