@@ -1,11 +1,11 @@
 package httpguard_test
 
 import (
-	"os"
 	"context"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 
@@ -21,7 +21,7 @@ func TestANameOfTheNetworkIsNoNameOfLoopback(t *testing.T) {
 	name, err := os.Hostname() // which many machines resolve to 127.0.1.1
 	require.NoError(t, err)
 	for host, here := range map[string]struct{ loopback, beyond int }{
-		name: {200, 200},
+		name:         {200, 200},
 		"evil.local": {421, 200}, "evil": {421, 200}, "evil.lan": {421, 200}, "evil.internal": {421, 200}, "ai.": {421, 200}, "evil.example": {421, 421},
 		"tools": {200, 200}, "localhost": {200, 200}, "weir.localhost": {200, 200}, "127.0.0.1": {200, 200}, "[::1]": {200, 200},
 	} {
