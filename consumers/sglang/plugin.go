@@ -42,7 +42,7 @@ func (s *speaker) callRanks(ctx context.Context, method string, arguments map[st
 		return nil, err
 	}
 	var ranks []json.RawMessage
-	for _, replica := range strings.Split(out.Message, " | ") {
+	for replica := range strings.SplitSeq(out.Message, " | ") {
 		var some []json.RawMessage
 		if err := json.Unmarshal([]byte(replica), &some); err != nil {
 			return nil, fmt.Errorf("%w: %s answers %.80q: %w", servers.ErrMalformed, method, replica, err)

@@ -148,7 +148,7 @@ func (k *Connector) restingBroker(ctx context.Context) (*broker.Broker, error) {
 		return nil, nil
 	}
 	if _, err := os.Stat(k.cfg.Broker.StoreDir); err != nil {
-		return nil, nil
+		return nil, nil //nolint:nilerr // there is none
 	}
 	if shared, _ := filepath.Glob(filepath.Join(k.cfg.Broker.StoreDir, "jetstream", "*", "_js_")); len(shared) > 0 {
 		return nil, nil // a broker of a cluster: alone it does not know the streams of the others
