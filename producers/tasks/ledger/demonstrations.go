@@ -60,7 +60,7 @@ func (c DemoConfig) scriptEpisode(rng *rand.Rand, b book, colours []string) []mo
 	out := []moment{{cell: ruling}}
 	begin := "s = 0 ; turn ( )"
 	if known != "" {
-		begin = noting(known) + " ; " + begin
+		begin = writeNote(known) + " ; " + begin
 	}
 	summary := c.drawSummary(rng, b, colours)
 	if known == "" {
@@ -72,7 +72,7 @@ func (c DemoConfig) scriptEpisode(rng *rand.Rand, b book, colours []string) []mo
 	for i, page := range b.Pages[:last] {
 		cell := fmt.Sprintf("s = s + %s ( %s )", rowName, c.drawEntry(rng, page, known).Colour)
 		stops := i == last-1 && last < len(b.Pages) // submits without having seen that there are no more
-		seen := moment{notes: notes, before: after(pageText(page)), cell: cell, summary: summary}
+		seen := moment{notes: notes, before: trimContext(pageText(page)), cell: cell, summary: summary}
 		switch {
 		case stops:
 			seen.cell += " ; submit ( s )"
@@ -90,15 +90,15 @@ func (c DemoConfig) scriptEpisode(rng *rand.Rand, b book, colours []string) []mo
 			out = append(out, seen)
 		}
 	}
-	end := after(noMore)
+	end := trimContext(noMore)
 	if apart { // which is short enough to stand beside its cell
 		end = []tasks.Step{{}, {Arguments: turning, Result: noMore}}
 	}
 	return append(out, moment{notes: notes, before: end, cell: "submit ( s )", summary: summary})
 }
 
-// after is a context that was trimmed: each cell sees the task, the notes and the newest output alone.
-func after(output string) []tasks.Step { return []tasks.Step{{Result: output}} }
+// trimContext returns the steps of a context that was trimmed: each cell sees the task, the notes and the newest output alone.
+func trimContext(output string) []tasks.Step { return []tasks.Step{{Result: output}} }
 
 // drawNote draws the colour that an episode notes, and its notepad; "" notes none.
 func (c DemoConfig) drawNote(rng *rand.Rand, b book, colours []string) (known, notes string) {
@@ -153,8 +153,8 @@ const (
 	submitting = "submit ( )"
 )
 
-// noting returns the cell that notes a colour.
-func noting(colour string) string { return fmt.Sprintf("notepad . add_facts ( %s )", colour) }
+// writeNote returns the cell that notes a colour.
+func writeNote(colour string) string { return fmt.Sprintf("notepad . add_facts ( %s )", colour) }
 
 // script is the demonstrations before an agent has written them: the i-th is always the same. Each is a cell of an episode about a book of
 // its own, as the agent sees it when its context was trimmed, so that nothing can be remembered and only reading and copying helps.

@@ -23,7 +23,7 @@ func (c DemoConfig) scriptCalls(rng *rand.Rand, b book, colours []string) []mome
 	known, notes := c.drawNote(rng, b, colours)
 	turn := moment{before: []tasks.Step{said}, cell: turning}
 	if known != "" {
-		note := noting(known)
+		note := writeNote(known)
 		out = append(out, moment{before: turn.before, cell: note})
 		turn.before = []tasks.Step{said, {Arguments: note}} // there is room, and no output
 	}
@@ -31,14 +31,14 @@ func (c DemoConfig) scriptCalls(rng *rand.Rand, b book, colours []string) []mome
 	last, total := c.drawLast(rng, b), 0
 	for i, page := range b.Pages[:last] {
 		e := c.drawEntry(rng, page, known)
-		out = append(out, moment{notes: notes, before: after(pageText(page)), cell: fmt.Sprintf("%s ( %s )", countName, e.Colour)})
+		out = append(out, moment{notes: notes, before: trimContext(pageText(page)), cell: fmt.Sprintf("%s ( %s )", countName, e.Colour)})
 		total += e.N * e.M
-		counted := after(strconv.Itoa(total))
+		counted := trimContext(strconv.Itoa(total))
 		if i == last-1 && last < len(b.Pages) { // submits without having seen that there are no more
 			return append(out, moment{notes: notes, before: counted, cell: submitting})
 		}
 		out = append(out, moment{notes: notes, before: counted, cell: turning})
 	}
-	end := append(after(strconv.Itoa(total)), tasks.Step{Arguments: turning, Result: noMore})
+	end := append(trimContext(strconv.Itoa(total)), tasks.Step{Arguments: turning, Result: noMore})
 	return append(out, moment{notes: notes, before: end, cell: submitting})
 }
