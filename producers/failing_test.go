@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -127,7 +126,30 @@ func TestSteadyFailuresAreLogged(t *testing.T) {
 	require.Equal(t, 5+1, strings.Count(log.String(), "level=ERROR"), "of 19 the first five, and the tenth")
 }
 
-// Finding 12b.3: where the gateway could not listen, every ticket failed until its sample was closed, as fast as tickets came.
+// sentStream is a stream of a single ticket whose leases tell how often it was sent.
+type sentStream struct {
+	*stream
+	sent int
+}
+
+func (s *sentStream) Take(ctx context.Context) (producers.Lease, error) {
+	l, err := s.stream.Take(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.sent++
+	return sentLease{l.(*lease), s.sent}, nil
+}
+
+type sentLease struct {
+	*lease
+	sent int
+}
+
+func (l sentLease) Deliveries() int { return l.sent }
+
+// Finding 12b.3: where the gateway could not listen, every ticket failed until its sample was closed, as fast as tickets came. Finding R4 of a
+// review: such a producer took each ticket again about once a second.
 func TestAnAgentThatCanBeginNoEpisodeClosesNoSample(t *testing.T) {
 	env, cfg := newEnvironment(t, fresh(t)), config()
 	calls := 0
@@ -141,15 +163,17 @@ func TestAnAgentThatCanBeginNoEpisodeClosesNoSample(t *testing.T) {
 	cfg.MaxDeliver, cfg.Concurrency = 1, 1
 	s := newStream(newTicket(1))
 	var reports []schemas.Failing
-	p := startWith(t, cfg, producers.Deps{Stream: s, Environments: map[string]producers.Environment{"t": env}, Failing: func(f schemas.Failing) {
-		reports = append(reports, f)
-	}})
+	failing := func(f schemas.Failing) { reports = append(reports, f) }
+	p := startWith(t, cfg, producers.Deps{Stream: &sentStream{stream: s}, Environments: map[string]producers.Environment{"t": env}, Failing: failing})
 	<-s.idle
 	p.stop()
 	require.Empty(t, s.closed)
 	require.Equal(t, []string{newTicket(1).ID}, ids(s.published))
 	require.Equal(t, 12, s.released, "it has not failed")
-	require.NotContains(t, s.returned, time.Duration(0), "it rests")
+	require.Len(t, s.returned, 12)
+	for i, rest := range s.returned {
+		require.Equal(t, min(cfg.RetryDelay<<i, cfg.MaxRetryDelay), rest, "it rests longer each time")
+	}
 	require.NotEmpty(t, reports)
 	require.Equal(t, 5, reports[0].Failed)
 	require.Contains(t, reports[0].Last, "address already in use")

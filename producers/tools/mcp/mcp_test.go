@@ -116,10 +116,11 @@ func program(t *testing.T) string {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	require.NoError(t, os.Chmod(dir, 0o755))
-	data, err := os.ReadFile(os.Args[0])
-	require.NoError(t, err)
 	name := filepath.Join(dir, "server")
-	require.NoError(t, os.WriteFile(name, data, 0o755))
+	// Another process writes the copy: this process may start a program meanwhile, which keeps the copy open for writing until it runs, and a
+	// file that is open for writing cannot be started.
+	require.NoError(t, exec.CommandContext(t.Context(), "cp", os.Args[0], name).Run())
+	require.NoError(t, os.Chmod(name, 0o755))
 	return name
 }
 
