@@ -3,12 +3,17 @@ package servers_test
 import (
 	"context"
 	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -75,32 +80,52 @@ func (k strangerKind) Speak(*servers.Remote) servers.Speaker { return k.Kind.Spe
 func TestAStrangerAtTheAddressOfAnOwnServerIsNotNamed(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, kind fakeserver.Kind) {
+		ended := filepath.Join(t.TempDir(), "pid") // of a program that ends as soon as it has written it
 		for name, f := range map[string]struct {
 			command []string
 			version int64
 			want    string
+			come    func() bool // whether the stranger answers
 		}{
-			"another folder":      {sleeper, 0, "the server that was started there was given"},
-			"the process is gone": {[]string{"false"}, 1000, "the server's process has ended"},
+			"another folder":      {sleeper, 0, "the server that was started there was given", func() bool { return true }},
+			"the process is gone": {[]string{"sh", "-c", "echo $$ > " + ended}, 1000, "the server's process has ended", func() bool { return isGone(ended) }},
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				w := newWorld(t, kind, nil)
 				stranger := w.fake(good())
+				at, err := url.Parse(stranger.URL())
+				require.NoError(t, err)
+				pass := httputil.NewSingleHostReverseProxy(at)
+				address := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					until(t, "the stranger comes", f.come)
+					pass.ServeHTTP(w, r)
+				}))
+				t.Cleanup(address.Close)
 				o := newWorld(t, kind, func(c *consumers.Config) { c.Server.Command, c.Server.Count = f.command, 1 })
-				remote := servers.NewRemote(stranger.URL(), "", "")
+				remote := servers.NewRemote(address.URL, "", "")
 				t.Cleanup(remote.Close)
 				o.Pool = servers.New(o.cfg, strangerKind{kinds[kind], remote}, servers.Options{Metrics: o.metrics})
 				o.run()
 				offer := w.snapshot(f.version) // of the stranger's folder
 				offer.Version = 0
-				_, err := o.Swap(t.Context(), offer)
+				_, err = o.Swap(t.Context(), offer)
 				require.ErrorContains(t, err, f.want)
 				require.Equal(t, "default", stranger.Label())
 				require.Equal(t, int64(-1), o.Version())
 			})
 		}
 	})
+}
+
+// isGone reports whether the process whose id a file has was there, and has been waited for.
+func isGone(file string) bool {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return false
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	return err == nil && syscall.Kill(pid, 0) != nil
 }
 
 // linkKind is a kind whose servers report a link to their folder.

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"syscall"
 	"testing"
 	"time"
 
@@ -149,22 +148,5 @@ func TestAPublishedSGLangIsKilledInATransfer(t *testing.T) {
 	w := newSGLangWorld(t, python, "", nil)
 	var started lines
 	w.Pool = servers.New(w.cfg, sglang.Kind{}, servers.Options{Metrics: w.metrics, Log: slog.New(slog.NewTextHandler(&started, nil))})
-	w.run()
-	w.swap(0)
-	w.swap(1)
-	require.Equal(t, 1, w.loads("memory", ""))
-	done := make(chan error, 1)
-	go func() {
-		_, err := w.Swap(t.Context(), w.snapshot(2))
-		done <- err
-	}()
-	for _, pid := range serversOf(t, w.dir) {
-		require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
-	}
-	require.NoError(t, <-done)
-	w.whole(ask("a", 30))
-	w.swap(3)
-	w.whole(ask("b", 30))
-	require.GreaterOrEqual(t, w.loads("memory", ""), 2)
-	require.Empty(t, started.with("is started without"))
+	w.killInATransfer(&started)
 }

@@ -266,6 +266,13 @@ func TestAPublishedVLLMIsKilledInATransfer(t *testing.T) {
 	w.dir, w.folders = memoryDir(t), map[int64]string{}
 	var started lines
 	w.Pool = servers.New(w.cfg, vllm.Kind{}, servers.Options{Metrics: w.metrics, Log: slog.New(slog.NewTextHandler(&started, nil))})
+	w.killInATransfer(&started)
+}
+
+// killInATransfer has the Pool's own servers be killed while they take a version: that version and the next are served from shared memory.
+func (w *world) killInATransfer(log *lines) {
+	t := w.t
+	t.Helper()
 	w.run()
 	w.swap(0)
 	w.swap(1)
@@ -285,5 +292,5 @@ func TestAPublishedVLLMIsKilledInATransfer(t *testing.T) {
 	w.swap(3)
 	w.whole(ask("b", 30))
 	require.GreaterOrEqual(t, w.loads("memory", ""), 2)
-	require.Empty(t, started.with("is started without"))
+	require.Empty(t, log.with("is started without"))
 }
