@@ -205,4 +205,5 @@ func TestABrokerTakesFurtherStreamsWhenTheDiskHasRoom(t *testing.T) {
 	_, err = conn.Open(t.Context(), "b", small)
 	require.NoError(t, err)
 	require.Equal(t, 1, strings.Count(b.told.String(), "was started again"))
+	require.NotContains(t, b.told.String(), "does not store what it is sent", "finding R11 of a review: it stored all the while")
 }

@@ -105,8 +105,13 @@ func (b *Broker) watchHealth(s *server.Server, ended <-chan struct{}, pause time
 		case <-tick.C:
 		}
 		err := b.examineHealth(s)
-		b.noteHealth(err)
-		if !errors.Is(err, errStoreFailed) {
+		more := errors.Is(err, errMoreRoom)
+		if more {
+			b.noteHealth(nil) // meanwhile it stores
+		} else {
+			b.noteHealth(err)
+		}
+		if !more && !errors.Is(err, errStoreFailed) {
 			failedAt = time.Time{}
 			continue
 		}
@@ -131,8 +136,12 @@ func (b *Broker) noteHealth(err error) {
 	}
 }
 
-// errStoreFailed is a store that refuses every write until the server is started again.
-var errStoreFailed = errors.New("the store failed")
+var (
+	// errStoreFailed is a store that refuses every write until the server is started again.
+	errStoreFailed = errors.New("the store failed")
+	// errMoreRoom is a store that stores, and has room for further streams once the server is started again.
+	errMoreRoom = errors.New("the store may hold more")
+)
 
 // examineHealth reads the health of the server, and checks that the store is still on the disk.
 func (b *Broker) examineHealth(s *server.Server) error {
@@ -174,7 +183,11 @@ func (b *Broker) examineBound(s *server.Server) error {
 	full, refused := j.Store >= uint64(j.Config.MaxStore), j.API.Errors != b.refusals //nolint:gosec // bytes of a disk
 	tight := 2*j.ReservedStore > uint64(j.Config.MaxStore)                            //nolint:gosec // another such run finds no room
 	if (full || tight && refused) && b.hasMoreRoom(j, full) {
-		return fmt.Errorf("%w: the disk of store_dir %q has more room than when the server started", errStoreFailed, b.config.StoreDir)
+		state := errMoreRoom
+		if full {
+			state = errStoreFailed
+		}
+		return fmt.Errorf("%w: the disk of store_dir %q has more room than when the server started", state, b.config.StoreDir)
 	}
 	b.refusals = j.API.Errors
 	if !full {
