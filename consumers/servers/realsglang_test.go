@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-rl/weir/consumers"
@@ -129,13 +128,8 @@ func TestAPublishedSGLangServesARun(t *testing.T) {
 	for _, mode := range []consumers.SwapMode{consumers.SwapKeep, consumers.SwapRecompute, consumers.SwapDrain} {
 		t.Run("versions while it generates, "+string(mode), func(t *testing.T) {
 			w := newSGLangWorld(t, python, url, func(c *consumers.Config) { c.Swap = mode })
-			w.run()
-			w.swapSoon(0)
-			w.swapWhileGenerating(10)
-			w.whole(ask("after", 30))
-			require.InDelta(t, 0, w.checks("stale"), 0)
+			w.takeVersions(10)
 			require.Equal(t, 11, w.loads("memory", ""))
-			require.InDelta(t, 0, testutil.ToFloat64(w.metrics.ForServers().Failed), 0)
 		})
 	}
 }

@@ -240,13 +240,8 @@ func TestAPublishedVLLMTakesVersionsThroughSharedMemory(t *testing.T) {
 		t.Run("versions while it generates, "+string(mode), func(t *testing.T) {
 			w := newRealWorld(t, program, url, func(c *consumers.Config) { c.Swap = mode })
 			w.dir, w.folders = memoryDir(t), map[int64]string{}
-			w.run()
-			w.swapSoon(0)
-			w.swapWhileGenerating(10)
-			w.whole(ask("after", 30))
-			require.InDelta(t, 0, w.checks("stale"), 0)
+			w.takeVersions(10)
 			require.Equal(t, 11, w.loads("memory", ""))
-			require.InDelta(t, 0, testutil.ToFloat64(w.metrics.ForServers().Failed), 0)
 		})
 	}
 }
@@ -267,6 +262,17 @@ func TestAPublishedVLLMIsKilledInATransfer(t *testing.T) {
 	var started lines
 	w.Pool = servers.New(w.cfg, vllm.Kind{}, servers.Options{Metrics: w.metrics, Log: slog.New(slog.NewTextHandler(&started, nil))})
 	w.killInATransfer(&started)
+}
+
+// takeVersions has the servers take so many versions while they generate, each whole and none by a load that failed.
+func (w *world) takeVersions(n int64) {
+	w.t.Helper()
+	w.run()
+	w.swapSoon(0)
+	w.swapWhileGenerating(n)
+	w.whole(ask("after", 30))
+	require.InDelta(w.t, 0, w.checks("stale"), 0)
+	require.InDelta(w.t, 0, testutil.ToFloat64(w.metrics.ForServers().Failed), 0)
 }
 
 // killInATransfer has the Pool's own servers be killed while they take a version: that version and the next are served from shared memory.
