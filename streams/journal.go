@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -212,8 +213,8 @@ func readRecord(data []byte, run string) (*schemas.JournalRecord, error) {
 // JournalName is the name of a ticket's journal within its run.
 func JournalName(ticket *schemas.Ticket) string { return ticketKey(ticket.Group, ticket.Sample) }
 
-// JournalGoesOn reports whether a journal, by its JournalName, has records and no end: another producer may go on with its episode. The end
-// is forgotten after a while, as is the journal.
+// JournalGoesOn reports whether a journal, by its JournalName, has records and no end, and its ticket is outstanding: another producer may
+// go on with its episode. The end is forgotten after a while, as is the journal; a producer that died once the ticket was done left none.
 func (r *Run) JournalGoesOn(ctx context.Context, journal string) (bool, error) {
 	if r.topology.JournalMaxBytes == 0 {
 		return false, nil
@@ -238,7 +239,20 @@ func (r *Run) JournalGoesOn(ctx context.Context, journal string) (bool, error) {
 		}
 		return nil
 	})
-	return on, err
+	if err != nil || !on {
+		return false, err
+	}
+	return r.isOutstanding(ctx, journal)
+}
+
+// isOutstanding is whether TICKETS holds the ticket of a journal, leased or not.
+func (r *Run) isOutstanding(ctx context.Context, journal string) (found bool, err error) {
+	subject := r.names.subjectPrefix() + "tickets.*." + journal
+	_, _, err = r.readMessages(ctx, r.names.tickets, subject, 1, seam.Window{Messages: 1, Bytes: math.MaxInt32}, func(seam.Message) error {
+		found = true
+		return nil
+	})
+	return found, err
 }
 
 // Append writes the next record. It fails with [ErrOvertaken], [ErrJournalLost] or [ErrTooLarge], and waits for a broker that

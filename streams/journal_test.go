@@ -62,6 +62,7 @@ func TestJournalIsReadAsItWasWritten(t *testing.T) {
 func TestAJournalGoesOnUntilItsEnd(t *testing.T) {
 	run := streamtest.Open(t, streamtest.Conn(t))
 	ticket := streamtest.Ticket(1, 0)
+	require.NoError(t, run.Issue(t.Context(), ticket))
 	goesOn := func() bool {
 		on, err := run.JournalGoesOn(t.Context(), streams.JournalName(ticket))
 		require.NoError(t, err)
@@ -77,6 +78,35 @@ func TestAJournalGoesOnUntilItsEnd(t *testing.T) {
 	end.Ended, end.Samples = true, nil
 	require.NoError(t, j.Replace(t.Context(), end))
 	require.False(t, goesOn())
+}
+
+// A producer that died between the end of the ticket and the end of its journal leaves a journal that nobody goes on with: the episode's
+// agent is told so, and does not ask until the journal is too old (a suspicion of reader 12b).
+func TestAJournalWhoseTicketIsDoneGoesOnNowhere(t *testing.T) {
+	run := streamtest.Open(t, streamtest.Conn(t))
+	ticket, other := streamtest.Ticket(1, 0), streamtest.Ticket(1, 1)
+	require.NoError(t, run.Issue(t.Context(), ticket, other))
+	source, err := run.Tickets(t.Context(), streams.TicketOptions{})
+	require.NoError(t, err)
+	t.Cleanup(source.Close)
+	goesOn := func(ticket *schemas.Ticket) bool {
+		on, err := run.JournalGoesOn(t.Context(), streams.JournalName(ticket))
+		require.NoError(t, err)
+		return on
+	}
+	for range 2 {
+		lease, err := source.Take(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, run.Journal(lease.Ticket).Append(t.Context(), newRecord(lease.Ticket, 1, 0)))
+		require.True(t, goesOn(lease.Ticket), "leased")
+		if lease.Ticket.ID == ticket.ID {
+			require.NoError(t, lease.Done(t.Context()))
+		} else {
+			require.NoError(t, lease.Return(t.Context(), 0))
+		}
+	}
+	require.False(t, goesOn(ticket), "done")
+	require.True(t, goesOn(other), "given back")
 }
 
 // Invariant: of two producers that write to the journal of a ticket, one is refused at its next record.

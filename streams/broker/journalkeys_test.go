@@ -22,6 +22,7 @@ func TestTheJournalIsTheProducersOwn(t *testing.T) {
 	record := &schemas.JournalRecord{
 		Run: "test", Ticket: ticket.ID, Basis: bytes.Repeat([]byte{1}, schemas.JournalKeyBytes), Producer: "p", Delivery: 1,
 	}
+	require.NoError(t, l.as(t, streams.RoleTrainer).Issue(ctx, ticket))
 	producer := l.as(t, streams.RoleProducer)
 	require.NoError(t, producer.Journal(ticket).Append(ctx, record))
 	taker := producer.Journal(ticket)
