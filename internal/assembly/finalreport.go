@@ -48,7 +48,7 @@ func (r *FinalReport) lastRecord() report.Record {
 // curve. After an error the report has the results so far.
 func (r *LocalRun) Report(ctx context.Context, took time.Duration) (*FinalReport, error) {
 	out := &FinalReport{Took: took, HeldOut: r.Course.heldOut()}
-	m, err := r.run.LatestManifest(ctx)
+	m, err := r.lastManifest(ctx)
 	if err != nil {
 		return out, err
 	}
@@ -86,6 +86,15 @@ func (r *LocalRun) Report(ctx context.Context, took time.Duration) (*FinalReport
 	}
 	out.Picture = picture
 	return out, nil
+}
+
+// lastManifest is the version that the training ended with. Newer versions are of steps before the run went back.
+func (r *LocalRun) lastManifest(ctx context.Context) (*schemas.Manifest, error) {
+	control, err := r.run.Control(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return r.run.Manifest(ctx, control.PolicyVersion)
 }
 
 // testLast scores the last version on the test split. The error is errNoQuestion where there is no question.
