@@ -297,7 +297,7 @@ func gaeAReaL(c *golden) error {
 	if norm := c.object("adv_norm"); norm != nil {
 		n := &golden{Params: norm}
 		groups := consecutive(b.Rows(), int(n.num("group_size", 1)))
-		if err := arealNormalization(n).Apply(out.Advantages, b.Offsets, b.Mask, groups, out.Advantages); err != nil {
+		if err := arealNormalization(n).Apply(out.Advantages, b.Offsets, b.Mask, groups, nil, out.Advantages); err != nil {
 			return err
 		}
 	}
@@ -331,7 +331,7 @@ func arealScores(c *golden) ([]float64, error) {
 	}
 	n := &golden{Params: norm}
 	groups := consecutive(len(scores), int(n.num("group_size", 1)))
-	return scores, arealNormalization(n).Apply(scores, offsets, nil, groups, scores)
+	return scores, arealNormalization(n).Apply(scores, offsets, nil, groups, nil, scores)
 }
 
 // primeRL lays each trace out as a row, its nodes end to end.

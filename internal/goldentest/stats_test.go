@@ -83,7 +83,7 @@ func normalization(c *golden) error {
 	}
 	groups := consecutive(len(p.offsets)-1, int(c.num("group_size", 1)))
 	y := make([]float64, len(x))
-	if err := arealNormalization(c).Apply(x, p.offsets, p.mask("loss_mask"), groups, y); err != nil {
+	if err := arealNormalization(c).Apply(x, p.offsets, p.mask("loss_mask"), groups, nil, y); err != nil {
 		return err
 	}
 	c.want("normalized", p.rows(c, "normalized", y))

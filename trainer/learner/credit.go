@@ -124,7 +124,7 @@ func (s *step) normalizeAdvantages(context.Context) error {
 	}
 	raw := s.result.Advantages
 	s.result.Advantages = make([]float64, len(raw))
-	return n.Apply(raw, s.rows.Offsets, s.rows.Mask, s.rows.PartGroup, s.result.Advantages)
+	return n.Apply(raw, s.rows.Offsets, s.rows.Mask, s.rows.PartGroup, s.rows.Part, s.result.Advantages)
 }
 
 // explainVariance notes how much of the returns' variance the critic explained before the step.

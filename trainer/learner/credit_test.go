@@ -190,3 +190,45 @@ func TestARunNormalizesAdvantagesAsAReaLDoes(t *testing.T) {
 		}
 	}
 }
+
+// Finding 12a.11: the normalization of advantages takes a group of one episode as one, whether the episode has one context or two.
+func TestANewContextChangesNoNormalizedAdvantage(t *testing.T) {
+	t.Parallel()
+	whole := func() *schemas.Trajectory {
+		return dialogue(1, schemas.StopAnswer, 1, [3]int32{2, 3, 4}, [3]int32{3, 2, 5})
+	}
+	cut := whole()
+	s := cut.Segments[0]
+	const at = 5 // the second turn begins here
+	first, second := s, s
+	first.Tokens, first.ActionMask, first.Logprobs, first.Versions = s.Tokens[:at], s.ActionMask[:at], s.Logprobs[:at], s.Versions[:at]
+	second.ActionMask, second.Logprobs, second.Versions = slices.Clone(s.ActionMask), slices.Clone(s.Logprobs), slices.Clone(s.Versions)
+	for i := range at { // what the agent has seen so far is the second context's prompt
+		second.ActionMask[i], second.Logprobs[i], second.Versions[i] = 0, 0, schemas.NoVersion
+	}
+	cut.Segments = []schemas.Segment{first, second}
+	cut.Turns[1].Segment = 1
+	for _, n := range []stats.Normalization{
+		{Mean: stats.LevelNone, Std: stats.LevelGroup},
+		{Mean: stats.LevelGroup, Std: stats.LevelNone, LeaveOneOut: true},
+		{Mean: stats.LevelGroup, Std: stats.LevelGroup, Biased: true},
+		{Mean: stats.LevelBatch, Std: stats.LevelBatch},
+	} {
+		normalized := func(group ...*schemas.Trajectory) (sampled []float64) {
+			engine, _ := smallModel(t, 64)
+			rows, result := estimate(t, engine, func(c *Config) {
+				choose(c, "gae", func(k *advantage.GAE) { k.Whiten = false })
+				c.Advantage.Normalize, c.Critic.Network = n, CriticHead
+			}, group...)
+			for token, m := range rows.Mask {
+				if m == 1 {
+					sampled = append(sampled, result.Advantages[token])
+				}
+			}
+			return sampled
+		}
+		want := normalized(whole())
+		require.Len(t, want, 4)
+		require.InDeltaSlice(t, want, normalized(cut), 1e-6, "%+v", n)
+	}
+}

@@ -20,9 +20,9 @@ type Normalization struct {
 	// Mean and Std are none, batch or group. Without Std the divisor is exactly 1.
 	Mean string `koanf:"mean" default:"none" oneof:"none batch group"`
 	Std  string `koanf:"std" default:"none" oneof:"none batch group"`
-	// LeaveOneOut takes each entry's mean over the others. A group of one row then has mean 0.
+	// LeaveOneOut takes each entry's mean over the others. A group of one trajectory then has mean 0.
 	LeaveOneOut bool `koanf:"leave_one_out"`
-	// Biased divides the squares by n, not n-1. Unbiased, fewer than two entries or a group of one row have std 1.
+	// Biased divides the squares by n, not n-1. Unbiased, fewer than two entries or a group of one trajectory have std 1.
 	Biased bool `koanf:"biased"`
 	// Epsilon is added to the deviation.
 	Epsilon float64 `koanf:"epsilon" default:"1e-05" min:"0"`
@@ -52,12 +52,16 @@ func (n Normalization) Validate() error {
 // levelSet adds up the entries that share a mean or a deviation.
 type levelSet struct {
 	sum, squares float64
-	n, rows      int
+	n            int
+	// trajectory is that of a row; several is whether there is a row of another.
+	trajectory int
+	several    bool
 }
 
-// Apply writes y to out, which may be x. Row i is x[offsets[i]:offsets[i+1]] and belongs to groups[i]; a negative group is no group: its
-// mean and deviation are 0. A nil mask is all ones. A batch that is masked throughout is left as it is.
-func (n Normalization) Apply(x []float64, offsets []int, mask []uint8, groups []int, out []float64) error {
+// Apply writes y to out, which may be x. Row i is x[offsets[i]:offsets[i+1]], belongs to groups[i] and is a part of trajectories[i]; a
+// negative group is no group: its mean and deviation are 0. A nil mask is all ones, nil trajectories are a trajectory for each row. A batch
+// that is masked throughout is left as it is.
+func (n Normalization) Apply(x []float64, offsets []int, mask []uint8, groups, trajectories []int, out []float64) error {
 	if mask == nil {
 		mask = make([]uint8, len(x))
 		for t := range mask {
@@ -75,6 +79,11 @@ func (n Normalization) Apply(x []float64, offsets []int, mask []uint8, groups []
 			return err
 		}
 	}
+	if trajectories != nil {
+		if err := CheckLength("Trajectory", trajectories, len(offsets)-1); err != nil {
+			return err
+		}
+	}
 	if err := CheckFinite("x", x, offsets, mask); err != nil {
 		return err
 	}
@@ -82,7 +91,7 @@ func (n Normalization) Apply(x []float64, offsets []int, mask []uint8, groups []
 		copy(out, x)
 		return nil
 	}
-	sums := n.levelSums(x, offsets, mask, groups)
+	sums := n.levelSums(x, offsets, mask, groups, trajectories)
 	for i := range len(offsets) - 1 {
 		for t := offsets[i]; t < offsets[i+1]; t++ {
 			if mask[t] == 0 {
@@ -106,23 +115,30 @@ func levelKey(level string, groups []int, i int) int {
 }
 
 // levelSums fills first the means' sums, then the deviations' squares.
-func (n Normalization) levelSums(x []float64, offsets []int, mask []uint8, groups []int) map[int]*levelSet {
+func (n Normalization) levelSums(x []float64, offsets []int, mask []uint8, groups, trajectories []int) map[int]*levelSet {
 	sums := map[int]*levelSet{}
-	at := func(k int) *levelSet {
-		if sums[k] == nil {
-			sums[k] = &levelSet{}
+	at := func(k, i int) *levelSet {
+		trajectory := i
+		if trajectories != nil {
+			trajectory = trajectories[i]
 		}
-		return sums[k]
+		s := sums[k]
+		if s == nil {
+			s = &levelSet{trajectory: trajectory}
+			sums[k] = s
+		}
+		s.several = s.several || s.trajectory != trajectory
+		return s
 	}
 	for i := range len(offsets) - 1 {
 		sum, count := Sum(x[offsets[i]:offsets[i+1]], mask[offsets[i]:offsets[i+1]])
 		for _, k := range []int{wholeBatch, levelKey(LevelGroup, groupsOrNone(groups, len(offsets)-1), i)} {
-			s := at(k)
-			s.sum, s.n, s.rows = s.sum+sum, s.n+count, s.rows+1
+			s := at(k, i)
+			s.sum, s.n = s.sum+sum, s.n+count
 		}
 	}
 	for i := range len(offsets) - 1 {
-		s := at(levelKey(n.Std, groups, i))
+		s := at(levelKey(n.Std, groups, i), i)
 		for t := offsets[i]; t < offsets[i+1]; t++ {
 			if mask[t] != 0 {
 				d := n.subtractMean(sums, groups, i, x[t])
@@ -150,7 +166,7 @@ func (n Normalization) subtractMean(sums map[int]*levelSet, groups []int, i int,
 	if !n.LeaveOneOut {
 		return x - Divide(s.sum, float64(s.n))
 	}
-	if s.n <= 1 || n.Mean == LevelGroup && s.rows == 1 {
+	if s.n <= 1 || n.Mean == LevelGroup && !s.several {
 		return x
 	}
 	return x - (s.sum-x)/float64(s.n-1)
@@ -168,7 +184,7 @@ func (n Normalization) scaleDivisor(sums map[int]*levelSet, groups []int, i int)
 		return n.Epsilon
 	case n.Biased:
 		return math.Sqrt(Divide(s.squares, float64(s.n))) + n.Epsilon
-	case s.n <= 1, n.Std == LevelGroup && s.rows == 1:
+	case s.n <= 1, n.Std == LevelGroup && !s.several:
 		return 1 + n.Epsilon
 	default:
 		return math.Sqrt(s.squares/float64(s.n-1)) + n.Epsilon

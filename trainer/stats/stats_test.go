@@ -218,10 +218,43 @@ func TestNormalizationByGroup(t *testing.T) {
 	n := Normalization{Mean: LevelGroup, Std: LevelNone, LeaveOneOut: true}
 	require.NoError(t, n.Validate())
 	y := make([]float64, 4)
-	require.NoError(t, n.Apply([]float64{1, 0, 3, 7}, []int{0, 1, 2, 3, 4}, nil, []int{0, 0, 0, -1}, y))
+	require.NoError(t, n.Apply([]float64{1, 0, 3, 7}, []int{0, 1, 2, 3, 4}, nil, []int{0, 0, 0, -1}, nil, y))
 	require.InDeltaSlice(t, []float64{-0.5, -2, 2.5, 7}, y, 1e-12)
 	var fault *BatchError
-	require.ErrorAs(t, n.Apply([]float64{1, math.NaN()}, []int{0, 1, 2}, nil, []int{0, 0}, y), &fault)
+	require.ErrorContains(t, n.Apply([]float64{1, 2}, []int{0, 1, 2}, nil, []int{0, 0}, []int{0}, y), "Trajectory")
+	require.ErrorAs(t, n.Apply([]float64{1, math.NaN()}, []int{0, 1, 2}, nil, []int{0, 0}, nil, y), &fault)
 	require.Equal(t, 1, fault.Row)
 	require.ErrorContains(t, Normalization{Mean: "groups", Std: LevelNone}.Validate(), `did you mean "group"?`)
+}
+
+// Finding 12a.11: where a context begins anew changes no normalized entry, also in a group of one trajectory.
+func TestNormalizationCountsTrajectories(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		var x []float64
+		var mask []uint8
+		offsets, cuts := []int{0}, []int{0}
+		var groups, cutGroups, trajectories []int
+		for g := range rapid.IntRange(1, 3).Draw(t, "groups") {
+			for range rapid.IntRange(1, 3).Draw(t, "trajectories") {
+				for range rapid.IntRange(1, 3).Draw(t, "contexts") {
+					for range rapid.IntRange(1, 3).Draw(t, "tokens") {
+						x = append(x, rapid.Float64Range(-3, 3).Draw(t, "x"))
+						mask = append(mask, rapid.SampledFrom([]uint8{0, 1, 1}).Draw(t, "mask"))
+					}
+					cuts, cutGroups, trajectories = append(cuts, len(x)), append(cutGroups, g), append(trajectories, len(groups))
+				}
+				offsets, groups = append(offsets, len(x)), append(groups, g)
+			}
+		}
+		levels := rapid.SampledFrom([]string{LevelNone, LevelBatch, LevelGroup})
+		n := Normalization{
+			Mean: levels.Draw(t, "mean"), Std: levels.Draw(t, "std"), LeaveOneOut: rapid.Bool().Draw(t, "leave one out"),
+			Biased: rapid.Bool().Draw(t, "biased"), Epsilon: 0.5, // a deviation may be next to nothing
+		}
+		want, got := make([]float64, len(x)), make([]float64, len(x))
+		require.NoError(t, n.Apply(x, offsets, mask, groups, nil, want))
+		require.NoError(t, n.Apply(x, cuts, mask, cutGroups, trajectories, got))
+		require.InDeltaSlice(t, want, got, 1e-9, "%+v", n)
+	})
 }
