@@ -9,7 +9,7 @@ import (
 )
 
 // NotedBroker is the broker of a run on this machine, "" if its folder does not say. A folder may come from anybody: an address of another
-// machine is not followed.
+// machine is not followed, nor is anything but a scheme and one host, since a client of NATS splits its URL at every comma.
 func NotedBroker(dir string) string {
 	data, err := os.ReadFile(filepath.Join(dir, brokerFile))
 	if err != nil {
@@ -17,7 +17,7 @@ func NotedBroker(dir string) string {
 	}
 	noted := strings.TrimSpace(string(data))
 	u, err := url.Parse(noted)
-	if err != nil || !isThisMachine(u.Hostname()) {
+	if err != nil || noted != u.Scheme+"://"+u.Host || strings.Contains(noted, ",") || !isThisMachine(u.Hostname()) {
 		return ""
 	}
 	return noted
