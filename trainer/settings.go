@@ -48,7 +48,7 @@ func Changes(before, now map[string]string) []checkpoint.RecordChange {
 // ownKeyOfEstimator reports whether a key below trainer.advantage belongs to a single estimator.
 func ownKeyOfEstimator(key string) bool {
 	name, in := strings.CutPrefix(key, "trainer.advantage.")
-	return in && name != "name" && name != "bootstrap" && !strings.HasPrefix(name, "normalize")
+	return in && name != "name" && name != "bootstrap" && name != "tokens" && !strings.HasPrefix(name, "normalize")
 }
 
 // settings compares the settings of a run's steps.

@@ -78,3 +78,21 @@ func TestTheRecordSaysWithWhatEachStepWasTrained(t *testing.T) {
 		})
 	}
 }
+
+// A key of the section trainer.advantage that every estimator has is compared also where the estimator was replaced; an estimator's own
+// key is not.
+func TestChangesOfAnotherEstimator(t *testing.T) {
+	t.Parallel()
+	before := map[string]string{"trainer.advantage.name": "grpo", "trainer.advantage.single": "zero"}
+	now := map[string]string{"trainer.advantage.name": "gae", "trainer.advantage.single": "reward"}
+	want := []string{"trainer.advantage.name"}
+	for _, key := range []string{"bootstrap", "normalize.mean", "normalize_process", "tokens"} {
+		before["trainer.advantage."+key], now["trainer.advantage."+key] = "a", "b"
+		want = append(want, "trainer.advantage."+key)
+	}
+	var changed []string
+	for _, c := range Changes(before, now) {
+		changed = append(changed, c.Key)
+	}
+	require.ElementsMatch(t, want, changed)
+}

@@ -16,9 +16,12 @@ type Facts struct {
 	// LearnsFrom is the size of the smallest group that the estimator learns from under its keys: every trajectory of
 	// a smaller group gets advantage 0, whatever its reward. 0 means 1.
 	LearnsFrom int
-	// ByTurns is set if the estimator tells the turns of a trajectory apart by the mask, which a run must then keep at 0 for the output of
-	// tools.
+	// ByTurns is set if the estimator tells the turns of a trajectory apart, or where it ends, by the mask, which a run must then keep at 0
+	// for the output of tools.
 	ByTurns bool
+	// OverAnyTokens is set if a sampled token has the same advantage whether or not the mask has the output of tools beside it: an
+	// estimator that compares whole trajectories.
+	OverAnyTokens bool
 	// Process is set if the estimator is made for process rewards, and is a simpler estimator without them.
 	Process bool
 }

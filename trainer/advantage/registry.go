@@ -34,33 +34,40 @@ func defineEstimator[K any](facts func(k *K) Facts, build func(name string, k *K
 func stockBuilders() map[string]builder {
 	return map[string]builder{
 		// From the rewards of a group.
-		"grpo": defineEstimator(func(k *GRPO) Facts { return groupFacts(k.learnsFrom()) }, func(name string, k *GRPO, a Arithmetic) Estimator {
+		"grpo": defineEstimator(func(k *GRPO) Facts { return k.groupFacts(k.learnsFrom()) }, func(name string, k *GRPO, a Arithmetic) Estimator {
 			return newOutcome(name, a, k.Grouped, grpoFormula(k.Scaling))
 		}),
 		"dr_grpo": defineGrouped(centredFormula),
 		"rloo":    defineGrouped(rlooFormula),
-		"opo":     defineGrouped(opoFormula),
-		"gpg": defineEstimator(func(k *GPG) Facts { return groupFacts(k.learnsFrom()) }, func(name string, k *GPG, a Arithmetic) Estimator {
+		"opo": defineEstimator(func(k *Grouped) Facts { return Facts{Requires: []string{"Group"}, LearnsFrom: k.learnsFrom()} },
+			func(name string, k *Grouped, a Arithmetic) Estimator { return newOutcome(name, a, *k, opoFormula) }),
+		"gpg": defineEstimator(func(k *GPG) Facts { return k.groupFacts(k.learnsFrom()) }, func(name string, k *GPG, a Arithmetic) Estimator {
 			return newOutcome(name, a, k.Grouped, gpgFormula(k.GPGNorm))
 		}),
-		"max_rl": defineEstimator(func(*MaxRL) Facts { return groupFacts(2) }, func(name string, k *MaxRL, a Arithmetic) Estimator {
+		"max_rl": defineEstimator(func(k *MaxRL) Facts { return k.groupFacts(2) }, func(name string, k *MaxRL, a Arithmetic) Estimator {
 			return newOutcome(name, a, Grouped{Comparing: k.Comparing}, maxRLFormula)
 		}),
-		"rae": defineEstimator(func(*RAE) Facts { return groupFacts(1) }, func(name string, k *RAE, a Arithmetic) Estimator {
+		"rae": defineEstimator(func(k *RAE) Facts { return k.groupFacts(1) }, func(name string, k *RAE, a Arithmetic) Estimator {
 			return newOutcome(name, a, Grouped{Comparing: k.Comparing}, raeFormula(k.Decay))
 		}),
-		"grpo_passk": defineEstimator(func(*PassK) Facts {
-			return Facts{Requires: []string{"Group"}, LeastGroup: 2, LearnsFrom: 2}
+		"grpo_passk": defineEstimator(func(k *PassK) Facts {
+			f := k.groupFacts(2)
+			f.LeastGroup = 2
+			return f
 		}, func(name string, k *PassK, a Arithmetic) Estimator {
 			return newOutcome(name, a, Grouped{Comparing: k.Comparing}, passKFormula(k.Scaling))
 		}),
-		"hierarchical_grpo": defineEstimator(func(k *HierarchicalGRPO) Facts { return groupFacts(k.learnsFrom()) },
+		"hierarchical_grpo": defineEstimator(func(k *HierarchicalGRPO) Facts { return k.groupFacts(k.learnsFrom()) },
 			func(name string, k *HierarchicalGRPO, a Arithmetic) Estimator {
 				e := newOutcome(name, a, k.Grouped, centredFormula)
 				e.regroup = regroupByAgent(k.EpisodeAgents)
 				return e
 			}),
-		"reinforce_pp_baseline": defineEstimator(func(k *ReinforcePPBaseline) Facts { return groupFacts(k.learnsFrom()) },
+		"reinforce_pp_baseline": defineEstimator(func(k *ReinforcePPBaseline) Facts {
+			f := k.groupFacts(k.learnsFrom())
+			f.OverAnyTokens = f.OverAnyTokens && !k.Whiten
+			return f
+		},
 			func(name string, k *ReinforcePPBaseline, a Arithmetic) Estimator {
 				e := newOutcome(name, a, k.Grouped, centredFormula)
 				e.Whitening = k.Whitening
@@ -70,12 +77,12 @@ func stockBuilders() map[string]builder {
 		"gae": defineEstimator(func(*GAE) Facts { return Facts{Requires: []string{"Values"}} }, func(name string, k *GAE, a Arithmetic) Estimator {
 			return newGAEEstimator(name, tokenOptions{whitener{a, k.Whitening}, k.Gamma, k.Lambda})
 		}),
-		"reinforce_pp": defineEstimator(func(*ReinforcePP) Facts { return Facts{} }, func(name string, k *ReinforcePP, a Arithmetic) Estimator {
+		"reinforce_pp": defineEstimator(func(k *ReinforcePP) Facts { return Facts{OverAnyTokens: !k.Whiten && k.Gamma == 1} }, func(name string, k *ReinforcePP, a Arithmetic) Estimator {
 			return &tokenwise{
 				name: name, options: tokenOptions{whitener{a, k.Whitening}, k.Gamma, 1}, recursion: discountedReturn, same: true,
 			}
 		}),
-		"remax": defineEstimator(func(*ReMax) Facts { return Facts{Requires: []string{"Baselines"}} },
+		"remax": defineEstimator(func(*ReMax) Facts { return Facts{Requires: []string{"Baselines"}, OverAnyTokens: true} },
 			func(name string, _ *ReMax, a Arithmetic) Estimator {
 				return &tokenwise{name: name, options: tokenOptions{whitener: whitener{Arithmetic: a}}, recursion: remaxRecursion, baselines: true}
 			}),
@@ -84,7 +91,7 @@ func stockBuilders() map[string]builder {
 		}, func(name string, k *TokenBaseline, a Arithmetic) Estimator {
 			return &tokenBaseline{name: name, Arithmetic: a, TokenBaseline: *k, exp: stats.NewExp()}
 		}),
-		"prime_rloo": defineEstimator(func(*PrimeRLOO) Facts { return Facts{Requires: []string{"Group"}, Process: true} },
+		"prime_rloo": defineEstimator(func(*PrimeRLOO) Facts { return Facts{Requires: []string{"Group"}, ByTurns: true, Process: true} },
 			func(name string, k *PrimeRLOO, a Arithmetic) Estimator {
 				return &primeRLOO{name: name, Arithmetic: a, PrimeRLOO: *k}
 			}),
@@ -112,18 +119,23 @@ func stockBuilders() map[string]builder {
 			func(name string, k *ReinforceStep, a Arithmetic) Estimator {
 				return newStepwise(name, GAEStep{ReinforceStep: *k}, a, false)
 			}),
-		"bilevel": defineEstimator(func(k *Bilevel) Facts { return stepFacts(k.Steps, k.StepCredit == ByGAE || k.TokenCredit == ByGAE) }, newBilevel),
+		"bilevel": defineEstimator(func(k *Bilevel) Facts {
+			f := stepFacts(k.Steps, k.StepCredit == ByGAE || k.TokenCredit == ByGAE)
+			f.ByTurns = f.ByTurns || k.TokenCredit == ByGAE
+			return f
+		}, newBilevel),
 	}
 }
 
-// groupFacts returns the facts of an estimator that compares the rewards of a group and learns from groups of at least this size.
-func groupFacts(learnsFrom int) Facts {
-	return Facts{Requires: []string{"Group"}, LearnsFrom: learnsFrom}
+// groupFacts returns the facts of an estimator that compares the rewards of a group, shaped by c, and learns from groups of at least this
+// size.
+func (c Comparing) groupFacts(learnsFrom int) Facts {
+	return Facts{Requires: []string{"Group"}, LearnsFrom: learnsFrom, OverAnyTokens: c.LengthPenalty == LengthPenalty{}}
 }
 
 // stepFacts returns the facts of an estimator of steps, which tells turns apart where turns are its steps.
 func stepFacts(k Steps, values bool) Facts {
-	f := Facts{ByTurns: k.StepUnit == UnitTurn}
+	f := Facts{ByTurns: k.StepUnit == UnitTurn, OverAnyTokens: !values}
 	if values {
 		f.Requires = []string{"Values"}
 	}
@@ -132,7 +144,7 @@ func stepFacts(k Steps, values bool) Facts {
 
 // defineGrouped defines an estimator that compares the trajectories of a group by a formula without keys.
 func defineGrouped(compare formula) builder {
-	return defineEstimator(func(k *Grouped) Facts { return groupFacts(k.learnsFrom()) }, func(name string, k *Grouped, a Arithmetic) Estimator {
+	return defineEstimator(func(k *Grouped) Facts { return k.groupFacts(k.learnsFrom()) }, func(name string, k *Grouped, a Arithmetic) Estimator {
 		return newOutcome(name, a, *k, compare)
 	})
 }

@@ -24,6 +24,9 @@ type Rows struct {
 	StateValues []float64
 	// Seconds are the wall-clock of the tool call that the token's turn made; 0 where there was none.
 	Seconds []float64
+	// Credit is 1 at the tokens that advantages are estimated over, which are also the tokens that a critic learns at; nil where these are the
+	// tokens of Mask.
+	Credit []uint8
 	// One entry a row. Group and Trajectory count from 0 in the batch, Step within the trajectory.
 	Group       []int
 	Trajectory  []int
@@ -98,6 +101,21 @@ func (r *Rows) Unmasked() (unmasked *Rows, tools []int) {
 	return &out, tools
 }
 
+// CreditedOver are the rows with advantages estimated over the tokens of another mask than the policy is trained on.
+func (r *Rows) CreditedOver(mask []uint8) *Rows {
+	out := *r
+	out.Credit = mask
+	return &out
+}
+
+// CreditMask is 1 at the tokens that advantages are estimated over.
+func (r *Rows) CreditMask() []uint8 {
+	if r.Credit == nil {
+		return r.Mask
+	}
+	return r.Credit
+}
+
 // WithBehaviour are the rows with other log-probabilities of the sampling policy, one entry a token.
 func (r *Rows) WithBehaviour(logprobs []float64) *Rows {
 	out := *r
@@ -115,10 +133,14 @@ func (r *Rows) WithRewards(rewards []float64) *Rows {
 // Silenced are the rows with some trajectories, by their number in the batch, out of the loss: their rows have no action any more.
 func (r *Rows) Silenced(trajectories map[int]bool) *Rows {
 	out := *r
-	out.Mask = slices.Clone(r.Mask)
+	out.Mask, out.Credit = slices.Clone(r.Mask), slices.Clone(r.Credit)
 	for row, t := range r.Trajectory {
-		if trajectories[t] {
-			clear(out.Mask[r.Offsets[row]:r.Offsets[row+1]])
+		if !trajectories[t] {
+			continue
+		}
+		clear(out.Mask[r.Offsets[row]:r.Offsets[row+1]])
+		if out.Credit != nil {
+			clear(out.Credit[r.Offsets[row]:r.Offsets[row+1]])
 		}
 	}
 	return &out
@@ -172,9 +194,13 @@ func (r *Rows) ActionTokens(rows []int) int {
 	return n
 }
 
-// GPU packs some rows for an engine.
+// GPU packs some rows for an engine, which is asked for outputs at the tokens that are trained on and at the tokens that advantages are
+// estimated over.
 func (r *Rows) GPU(rows []int) *gpu.Batch {
 	b := &gpu.Batch{Offsets: r.PackedOffsets(rows), Tokens: Gather(r, rows, r.Tokens), Mask: Gather(r, rows, r.Mask)}
+	for i, on := range Gather(r, rows, r.Credit) {
+		b.Mask[i] |= on
+	}
 	for _, row := range rows {
 		b.Temperature = append(b.Temperature, r.Temperature[row])
 	}

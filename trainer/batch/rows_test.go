@@ -81,6 +81,31 @@ func TestWithoutMasksEveryTokenButTheFirstOfARowIsTrainedOn(t *testing.T) {
 	require.Empty(t, tools)
 }
 
+// Where advantages are estimated over other tokens than the policy is trained on, an engine is asked for both, and a trajectory that is
+// silenced has neither.
+func TestRowsCreditedOverOtherTokens(t *testing.T) {
+	t.Parallel()
+	r := NewRows(&Batch{Groups: []Taken{{Members: []Member{
+		{Trajectory: &schemas.Trajectory{Segments: []schemas.Segment{segment(1, 0, 1, 0, 1)}}},
+		{Trajectory: &schemas.Trajectory{Segments: []schemas.Segment{segment(1, 0, 0, 1)}}},
+	}}}})
+	require.Equal(t, r.Mask, r.CreditMask())
+	unmasked, _ := r.Unmasked()
+	for what, of := range map[string]*Rows{"credit": r.CreditedOver(unmasked.Mask), "loss": unmasked.CreditedOver(r.Mask)} {
+		require.Equal(t, []uint8{0, 1, 1, 1, 0, 1, 1}, of.GPU(of.All()).Mask, what)
+		require.Equal(t, []uint8{0, 1, 1}, of.GPU([]int{1}).Mask, what)
+		mask, credit := slices.Clone(of.Mask), slices.Clone(of.CreditMask())
+		require.NotEqual(t, mask, credit, what)
+		silenced := of.Silenced(map[int]bool{0: true})
+		require.Equal(t, append(make([]uint8, 4), mask[4:]...), silenced.Mask, what)
+		require.Equal(t, append(make([]uint8, 4), credit[4:]...), silenced.CreditMask(), what)
+		require.Equal(t, mask, of.Mask, what)
+		require.Equal(t, credit, of.CreditMask(), what)
+	}
+	require.Equal(t, []uint8{0, 1, 0, 1, 0, 0, 1}, r.GPU(r.All()).Mask)
+	require.Nil(t, r.Silenced(nil).Credit)
+}
+
 // What a turn of a segment that is left out earned is given at the last token that was sampled.
 func TestRewardsOfSegmentsThatAreLeftOutAreNotLost(t *testing.T) {
 	t.Parallel()

@@ -107,7 +107,7 @@ func mustTrain(t *testing.T, what string, cfg Config) (accepted bool) {
 // texts are what a setting that is a text can be, of all settings together.
 func texts() []string {
 	own := []string{
-		CriticNone, CriticHead, CriticOwn, BootstrapLimits, ScheduleCosine, ScheduleLinear, ProximalRecompute,
+		CriticNone, CriticHead, CriticOwn, TokensSampled, TokensAll, BootstrapLimits, ScheduleCosine, ScheduleLinear, ProximalRecompute,
 		loss.ApproximateLinear, loss.ApproximateLogLinear, loss.ApproximateRollout, loss.KLInReward, loss.OldBehaviour, loss.OldProximal,
 		loss.LevelToken, loss.LevelSequence, loss.LevelSequenceToken, loss.WeightToken, loss.WeightSequence, loss.WeightGeometric, loss.OfCurrent, loss.OfProximal,
 		loss.TokenMean, loss.SeqMeanTokenSum, loss.SeqMeanTokenMean, loss.SeqMeanTokenSumNorm, "k1", "k2", "k3", "abs",

@@ -18,7 +18,8 @@ type Config struct {
 	Seed uint64 `koanf:"-"`
 	// BatchGroups is how many groups (prompts) a step trains on.
 	BatchGroups int `koanf:"batch_groups" default:"32" above:"0"`
-	// MaskTools keeps the output of tools out of the loss. Turning it off trains on every token, to show the effect of the mask.
+	// MaskTools keeps the output of tools out of the loss. Turning it off trains on every token, to show the effect of the mask; unless
+	// advantage.tokens says otherwise, advantages are then estimated over every token too.
 	MaskTools bool `koanf:"mask_tools" default:"true"`
 
 	// Epochs is the number of passes over a batch.
@@ -110,6 +111,10 @@ type Selection struct {
 type Advantage struct {
 	// Name is one of advantage.Names.
 	Name string `koanf:"name" default:"grpo"`
+	// Tokens are the tokens that the estimator runs over, and that a critic learns at: trained, the tokens that the policy is trained on,
+	// which mask_tools selects; sampled, the tokens that the policy sampled; or all, prompts and the output of tools too. Where the policy
+	// is trained on other tokens than these, those have advantage 0. Agent-R1 calls this its advantage mask, and mask_tools its loss mask.
+	Tokens string `koanf:"tokens" default:"trained" oneof:"trained sampled all"`
 	// Bootstrap selects the rollouts after which the critic's value stands for the missing rest, in gae, gae_step and bilevel with a
 	// critic: none; timeout, rollouts that the clock cut off; or limits, rollouts that any limit cut off. Limits of turns and tokens are
 	// part of the task, under which the policy is tested: a rollout that they cut off has ended. The clock is not part of any state.
@@ -126,8 +131,23 @@ type Advantage struct {
 	Foreign []advantage.Foreign `koanf:"-"`
 }
 
+// The tokens that advantages are estimated over.
+const (
+	TokensTrained = "trained"
+	TokensSampled = "sampled"
+	TokensAll     = "all"
+)
+
 // Facts are the facts of the estimator under its keys.
 func (a Advantage) Facts() advantage.Facts { return advantage.FactsOf(a.Name, a.Own, a.Foreign...) }
+
+// normalizes reports whether the advantages are shifted or scaled once more.
+func (a Advantage) normalizes() bool {
+	return a.Normalize.Mean != stats.LevelNone || a.Normalize.Std != stats.LevelNone
+}
+
+// sameOverAnyTokens reports whether sampled tokens have the same advantage whichever tokens the estimator runs over.
+func (a Advantage) sameOverAnyTokens() bool { return a.Facts().OverAnyTokens && !a.normalizes() }
 
 // New makes the estimator.
 func (a Advantage) New() (advantage.Estimator, error) {
@@ -159,6 +179,11 @@ func (c Config) EpisodeAgents() []string {
 		return keys.EpisodeAgents
 	}
 	return nil
+}
+
+// creditsTools reports whether advantages are estimated over the output of tools too.
+func (c Config) creditsTools() bool {
+	return c.Advantage.Tokens == TokensAll || c.Advantage.Tokens == TokensTrained && !c.MaskTools
 }
 
 // StateValues reports whether trajectories have to bring the values of their states.

@@ -9,7 +9,6 @@ import (
 
 	"github.com/weir-rl/weir/trainer/advantage"
 	"github.com/weir-rl/weir/trainer/batch"
-	"github.com/weir-rl/weir/trainer/stats"
 )
 
 // creditAssigner is the estimator of advantages with its facts.
@@ -60,7 +59,7 @@ func (s *step) penalizeRewards(context.Context) error {
 // segments in them.
 func (s *step) estimateAdvantages(context.Context) error {
 	in := &advantage.Batch{
-		Offsets: s.rows.Offsets, Mask: s.rows.Mask, Rewards: s.rows.Rewards, Tokens: s.rows.Tokens,
+		Offsets: s.rows.Offsets, Mask: s.rows.CreditMask(), Rewards: s.rows.Rewards, Tokens: s.rows.Tokens,
 		Group: s.rows.PartGroup, Trajectory: s.rows.Part, Step: s.rows.Step, Baselines: s.rows.Baselines,
 		Agent: s.rows.Agent, Role: s.rows.Role, Episode: s.rows.Trajectory,
 		Values: s.before.values, StateValues: s.rows.StateValues, Bootstrap: s.before.bootstrap,
@@ -119,18 +118,18 @@ func (s *step) estimateSome(in *advantage.Batch, of []int) error {
 // normalizeAdvantages shifts and scales the advantages as configured; the critic's targets, which may be the same memory, stay.
 func (s *step) normalizeAdvantages(context.Context) error {
 	n := s.cfg.Advantage.Normalize
-	if n.Mean == stats.LevelNone && n.Std == stats.LevelNone {
+	if !s.cfg.Advantage.normalizes() {
 		return nil
 	}
 	raw := s.result.Advantages
 	s.result.Advantages = make([]float64, len(raw))
-	return n.Apply(raw, s.rows.Offsets, s.rows.Mask, s.rows.PartGroup, s.rows.Part, s.result.Advantages)
+	return n.Apply(raw, s.rows.Offsets, s.rows.CreditMask(), s.rows.PartGroup, s.rows.Part, s.result.Advantages)
 }
 
 // explainVariance notes how much of the returns' variance the critic explained before the step.
 func (s *step) explainVariance(context.Context) error {
 	if s.before.values != nil {
-		s.stats.explained = new(explainedVariance(s.before.values, s.result.Returns, s.rows.Mask))
+		s.stats.explained = new(explainedVariance(s.before.values, s.result.Returns, s.rows.CreditMask()))
 	}
 	return nil
 }

@@ -97,6 +97,7 @@ func (m *minibatch) accumulateCritic(ctx context.Context) error {
 func (m *minibatch) valueGradients(of []int, out *gpu.Outputs) (*gpu.Gradients, error) {
 	b := &loss.Batch{
 		Offsets: m.rows.PackedOffsets(of), Mask: batch.Gather(m.rows, of, m.rows.Mask), Values: toFloat64(out.Values), Counts: m.counts,
+		ValueMask: batch.Gather(m.rows, of, m.rows.Credit), ValueCounts: m.valueCounts,
 		OldValues: batch.Gather(m.rows, of, m.before.values), Returns: batch.Gather(m.rows, of, m.result.Returns),
 	}
 	if err := m.objective.ValueLoss(b, &m.loss); err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/weir-rl/weir/trainer/loss"
 )
 
-// evaluation has the outputs for a batch before the step's first update: an entry for each token, 0 where the mask is 0, except for
-// bootstrap.
+// evaluation has the outputs for a batch before the step's first update: an entry for each token, 0 at tokens that are neither trained on
+// nor credited, except for bootstrap.
 type evaluation struct {
 	// logprobs are the policy's; nil when nothing reads them, as where the only minibatch gives the same.
 	logprobs []float64
@@ -108,6 +108,11 @@ func (s *step) weighImportance(context.Context) error {
 	var c loss.Corrected
 	err := loss.Correct(s.objective.correction, s.rows.Offsets, s.rows.Mask, s.before.logprobs, s.rows.Behaviour, &c)
 	s.before.importance = c.Weights
+	for i, on := range s.rows.Credit {
+		if on != 0 && s.rows.Mask[i] == 0 { // no policy sampled it, and the loss gives it no weight
+			c.Weights[i] = 1
+		}
+	}
 	return err
 }
 

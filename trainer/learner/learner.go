@@ -123,13 +123,28 @@ func (s *step) trainOnBatch(ctx context.Context, b *batch.Batch) error {
 func (l *Learner) beginStep(b *batch.Batch) *step {
 	s := &step{Learner: l, version: b.Version, rows: batch.NewRows(b), stats: newStats()}
 	s.stats.sampler.elsewhere = sampledElsewhere(b)
-	if !l.cfg.MaskTools {
-		s.rows, s.tools = s.rows.Unmasked()
-	}
+	s.selectTokens()
 	if l.deps.KeepTokens {
 		s.stats.Tokens = &Tokens{Rows: s.rows, Last: make([]float64, len(s.rows.Tokens))}
 	}
 	return s
+}
+
+// selectTokens extends the masks, which have the sampled tokens, to every token: of the loss, of the estimator, or of both.
+func (s *step) selectTokens() {
+	if s.cfg.MaskTools && !s.cfg.creditsTools() {
+		return
+	}
+	sampled := s.rows.Mask
+	unmasked, tools := s.rows.Unmasked()
+	switch {
+	case s.cfg.MaskTools:
+		s.rows = s.rows.CreditedOver(unmasked.Mask)
+	case s.cfg.creditsTools():
+		s.rows, s.tools = unmasked, tools
+	default:
+		s.rows, s.tools = unmasked.CreditedOver(sampled), tools
+	}
 }
 
 // evaluateBatch computes the inputs that stand before the first update: the proximal policy, against which ratios are taken, and the

@@ -43,6 +43,10 @@ func nativeStep(t *testing.T, change func(*Config)) (before, after *gpu.Weights,
 	l, err := New(cfg, Deps{Engine: engine, NewEngine: another})
 	require.NoError(t, err)
 	defer l.Close()
+	if l.critic.isNetwork() {
+		l.critic.engine, err = another(model)
+		require.NoError(t, err)
+	}
 	if l.NeedsReference() {
 		other, err := another(model)
 		require.NoError(t, err)
@@ -130,6 +134,11 @@ func TestInvariantSplittingAMinibatchChangesNothingButRounding(t *testing.T) {
 		},
 		"m2 of a loss against behaviour": func(c *Config) {
 			correct(c, "reinforce", loss.Correction{M2Threshold: 0.04})
+		},
+		"the critic at every token": func(c *Config) { c.Advantage.Tokens = TokensAll },
+		"the policy at every token": func(c *Config) {
+			c.MaskTools, c.Advantage.Tokens = false, TokensSampled
+			c.Loss.Value.Aggregation.Mode = loss.SeqMeanTokenMean
 		},
 		"m2 of one optimizer step": func(c *Config) { c.Loss.Name, c.Minibatches = "m2po", 1 },
 		"approximated":             func(c *Config) { c.Loss.Name, c.Proximal = "m2po", loss.ApproximateLogLinear },

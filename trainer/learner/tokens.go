@@ -29,12 +29,13 @@ func (s *step) keepTokens() {
 	}
 }
 
-// meanAdvantages returns the mean advantage over the action tokens of each trajectory; NaN where a trajectory has none.
+// meanAdvantages returns the mean advantage over the tokens of each trajectory that are trained on and credited; NaN where a trajectory has
+// none.
 func meanAdvantages(r *batch.Rows, advantages []float64) []float64 {
-	means := make([]loss.Mean, r.Trajectories)
+	means, credited := make([]loss.Mean, r.Trajectories), r.CreditMask()
 	for row, of := range r.Trajectory {
 		for k := r.Offsets[row]; k < r.Offsets[row+1]; k++ {
-			if r.Mask[k] != 0 && k < len(advantages) {
+			if r.Mask[k] != 0 && credited[k] != 0 && k < len(advantages) {
 				means[of].Sum += advantages[k]
 				means[of].Count++
 			}

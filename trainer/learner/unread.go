@@ -26,6 +26,8 @@ func (c Config) Unread(key string) string {
 		return "loss " + c.Loss.Name + " takes no ratio against the policy at the start of the step"
 	case key == "advantage.bootstrap" && !c.needsValues():
 		return fmt.Sprintf("advantage %s reads no values", c.Advantage.Name)
+	case key == "advantage.tokens" && c.MaskTools && c.Critic.Network == CriticNone && c.Advantage.sameOverAnyTokens():
+		return fmt.Sprintf("advantage %s is the same over any tokens, and there is no critic", c.Advantage.Name)
 	case section == "advantage.normalize":
 		return check.Prefixed(section, c.Advantage.Normalize.Unread(name))
 	case section == "advantage":

@@ -38,21 +38,27 @@ type minibatch struct {
 	of []int
 	// micros deal the rows into micro-batches within the token budget.
 	micros [][]int
-	// counts are the denominators of the loss.
-	counts loss.Counts
+	// counts are the denominators of the loss; valueCounts of the critic's, where it learns at other tokens than the policy.
+	counts, valueCounts loss.Counts
 	// plan is the loss's plan over all rows of the minibatch; nil where the loss looks at single rows alone.
 	plan *loss.Plan
 }
 
 // newMinibatch lays out some rows. silenced is the minibatch's share of the rows without an action, which Minibatches leaves out.
 func (s *step) newMinibatch(of []int, silenced int) *minibatch {
-	counts := loss.Count(s.rows.PackedOffsets(of), batch.Gather(s.rows, of, s.rows.Mask))
-	counts.Empty += silenced
+	m := &minibatch{step: s, of: of}
+	m.counts = loss.Count(s.rows.PackedOffsets(of), batch.Gather(s.rows, of, s.rows.Mask))
+	m.counts.Empty += silenced
+	if s.rows.Credit != nil {
+		m.valueCounts = loss.Count(s.rows.PackedOffsets(of), batch.Gather(s.rows, of, s.rows.Credit))
+		m.valueCounts.Empty += silenced
+	}
 	budget := limitBudget(s.cfg.MicroTokens, s.deps.Engine)
 	if critic := s.Critic(); critic != nil {
 		budget = limitBudget(budget, critic)
 	}
-	return &minibatch{step: s, of: of, micros: batch.Pack(of, s.rows.Length, budget), counts: counts}
+	m.micros = batch.Pack(of, s.rows.Length, budget)
+	return m
 }
 
 // trainMinibatch gathers the gradient over the micro-batches and takes an optimizer step: of the policy and, where it is trained apart, of
@@ -152,6 +158,7 @@ func (m *minibatch) lossGradients(of []int, out *gpu.Outputs) (*gpu.Gradients, e
 		b.Values = toFloat64(out.Values)
 		b.OldValues = batch.Gather(m.rows, of, m.before.values)
 		b.Returns = batch.Gather(m.rows, of, m.result.Returns)
+		b.ValueMask, b.ValueCounts = batch.Gather(m.rows, of, m.rows.Credit), m.valueCounts
 	}
 	if err := m.objective.Loss(b, &m.loss); err != nil {
 		return nil, fmt.Errorf("loss %s: %w", m.cfg.Loss.Name, err)

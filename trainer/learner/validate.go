@@ -14,8 +14,7 @@ func (c Config) Validate() error {
 			"none: advantage %s needs a critic: head, a value head on the policy, or own, a network of its own", c.Advantage.Name),
 		check.That(c.Selection.Resample.By != selection.ResampleBest || c.Critic.Network == CriticNone, "selection.resample.by",
 			"best: a critic that learns from the best samples alone expects too much: set critic.network to none, or by to on_correct"),
-		check.That(c.MaskTools || !c.Advantage.Facts().ByTurns, "mask_tools",
-			"false: advantage %s tells turns apart by the masks: leave it on", c.Advantage.Name),
+		c.creditFaults(),
 		check.That(c.MaskTools || c.computesStart(), "mask_tools",
 			"false: what tools returned has the log-probability of the policy at the start of the step, which nothing computes with loss %s, proximal %s "+
 				"and one update a step: set minibatches or epochs above 1, proximal to %s and a loss with ratios against that policy, or leave it on",
@@ -24,6 +23,20 @@ func (c Config) Validate() error {
 			"%d: the run has %d steps, and each would train the critic alone: set it below steps", c.Critic.WarmupSteps, c.Steps),
 		check.That(!c.Advantage.NormalizeProcess || !c.Baseline(), "advantage.normalize_process",
 			"true: it would scale the samples' rewards and not the baseline's of %s: turn it off", c.Advantage.Name),
+	)
+}
+
+// creditFaults are the faults of an estimator that runs over the output of tools too and cannot.
+func (c Config) creditFaults() error {
+	key, value, instead := "advantage.tokens", TokensAll, "set it to "+TokensSampled
+	if c.Advantage.Tokens == TokensTrained {
+		key, value, instead = "mask_tools", "false", "leave it on, or set advantage.tokens to "+TokensSampled
+	}
+	return check.All(
+		check.That(!c.creditsTools() || !c.Advantage.Facts().ByTurns, key,
+			"%s: advantage %s tells turns, or the ends of trajectories, apart by the masks: %s", value, c.Advantage.Name, instead),
+		check.That(!c.creditsTools() || !c.Advantage.NormalizeProcess, key,
+			"%s: advantage.normalize_process tells process rewards from the outcome by the masks: turn it off, or %s", value, instead),
 	)
 }
 

@@ -327,3 +327,45 @@ func jumps(t require.TestingT, o *Objective, b *Batch, x []float64, grad func(*R
 	below, here, above := at(x[k]-h), at(x[k]), at(x[k]+h)
 	return math.Abs(below-here) > 1e-4 && math.Abs(above-here) > 1e-4
 }
+
+// A critic that learns at other tokens than the policy adds its own loss, over its own mask and denominators, to the policy's.
+func TestACriticMayLearnAtOtherTokens(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		b := drawBatch(t)
+		a := rapid.SampledFrom(modes("ppo")).Draw(t, "aggregation")
+		c := objectiveConfig("ppo", a)
+		c.Value.Aggregation = a
+		o, err := NewObjective(c)
+		require.NoError(t, err)
+		mask := rapid.SliceOfN(rapid.SampledFrom([]uint8{0, 1}), len(b.Mask), len(b.Mask)).Draw(t, "tokens of the critic")
+		mask[0] = 1
+		policy, critic := *b, *b
+		policy.Values = nil
+		critic.Mask = mask
+		var want, own, got Result
+		require.NoError(t, o.Loss(&policy, &want))
+		require.NoError(t, o.ValueLoss(&critic, &own))
+		b.ValueMask, b.ValueCounts = mask, Count(b.Offsets, mask)
+		b.Counts = Count(b.Offsets, b.Mask)
+		require.NoError(t, o.Loss(b, &got))
+		require.InDelta(t, want.Loss+own.Loss, got.Loss, 1e-9)
+		require.InDeltaSlice(t, want.Grad, got.Grad, 1e-12)
+		require.InDeltaSlice(t, want.GradEntropies, got.GradEntropies, 1e-12)
+		require.InDeltaSlice(t, own.GradValues, got.GradValues, 1e-12)
+		require.InDelta(t, own.Metrics["value_loss"].Sum, got.Metrics["value_loss"].Sum, 1e-9)
+	})
+}
+
+// The fault of a critic's loss is named at the tokens where the critic learns.
+func TestAFaultWhereTheCriticLearnsIsNamed(t *testing.T) {
+	t.Parallel()
+	b := &Batch{
+		Offsets: []int{0, 3}, Mask: []uint8{0, 1, 1}, ValueMask: []uint8{1, 1, 0},
+		Values: []float64{math.NaN(), 1, math.Inf(1)}, OldValues: make([]float64, 3), Returns: make([]float64, 3),
+	}
+	v := DefaultValue()
+	require.ErrorContains(t, v.Add(b, &Result{}), "Values: row 0: token 0 is NaN")
+	b.Values[0] = 0
+	require.NoError(t, v.Add(b, &Result{}))
+}

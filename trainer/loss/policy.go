@@ -22,6 +22,9 @@ type Batch struct {
 	Entropies []float64
 	// Values are the critic's present values, OldValues its values at the start of the step, Returns its targets.
 	Values, OldValues, Returns []float64
+	// ValueMask is 1 at the tokens that the critic learns at, and ValueCounts are the denominators of its loss. Nil means Mask and Counts.
+	ValueMask   []uint8
+	ValueCounts Counts
 	// Counts are the denominators of the aggregation over the whole mini-batch, so that splitting it into micro-batches changes nothing.
 	// Zero values mean that this batch is the whole mini-batch.
 	Counts Counts

@@ -56,8 +56,14 @@ func (v *Value) errorLoss(x float64) (loss, slope float64) {
 	return x * x / 2, x
 }
 
-// Add adds the value loss to out.Loss and writes out.GradValues. It reads Values, OldValues and Returns.
+// Add adds the value loss to out.Loss and writes out.GradValues. It reads Values, OldValues and Returns,
+// at the tokens of ValueMask where that is set.
 func (v *Value) Add(b *Batch, out *Result) error {
+	if b.ValueMask != nil {
+		own := *b
+		own.Mask, own.Counts, own.ValueMask = b.ValueMask, b.ValueCounts, nil
+		b = &own
+	}
 	if err := stats.CheckRows(b.Offsets, b.Mask); err != nil {
 		return err
 	}
