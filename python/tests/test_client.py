@@ -1,6 +1,7 @@
 """The client against services of its own: python3 -m unittest discover -s tests"""
 
 import contextlib
+import email.message
 import http.client
 import http.server
 import io
@@ -21,7 +22,7 @@ import weir
 import weir.http
 from weir.http import post
 from weir.schema import fits, schema_of
-from weir.service import Answers
+from weir.service import Answers, foreign
 
 
 @weir.tool
@@ -245,9 +246,9 @@ class Services(unittest.TestCase):
             for status, headers in [
                 (200, {"Content-Type": "application/json"}),
                 (200, {"Content-Type": "application/json; charset=utf-8"}),
-                (200, {"Host": "tools:80"}),
                 (200, {"Host": "[::1]:80"}),
-                (200, {"Host": "a.ns.svc"}),
+                (421, {"Host": "evil:80"}),
+                (421, {"Host": "evil.local:80", "Origin": "http://evil.local:80", "Sec-Fetch-Site": "same-origin"}),
                 (200, {"Host": "Tools.Example:80"}),
                 (200, {"Origin": "http://" + own}),
                 (421, {"Host": "evil.example"}),
@@ -270,6 +271,19 @@ class Services(unittest.TestCase):
                     told = json.loads(answer.read())
                 self.assertEqual((answer.status, len(ran) - before), (status, int(status == 200)), headers)
                 self.assertEqual(list(told), ["text" if status == 200 else "detail"], "no refusal that the agent is shown")
+
+    def test_a_name_of_the_network_is_no_name_of_loopback(self) -> None:
+        """Finding 13.4: on loopback a name of the local network, which others there may answer, led a stranger's page in. The rows are those of Go's internal/httpguard."""
+        mine = socket.gethostname()
+        rows = [("evil.example", 421, 421), ("evil.localhost.example", 421, 421), ("127.0.0.1.example", 421, 421)]
+        rows += [(host, 421, 200) for host in ("evil", "ai.", "EVIL.Local", "evil.local.", "evil.lan", "evil.internal", "evil.svc", "evil.home.arpa", "evil.test", "a.ns.svc")]
+        rows += [(host, 200, 200) for host in (mine, mine.upper(), "tools", "localhost", "LOCALHOST.", "weir.localhost", "127.0.0.1", "[::1]", "10.1.2.3")]
+        for host, loopback, beyond in rows:
+            for local in ("127.0.0.1", "127.0.1.1", "::1", "::ffff:127.0.0.1", "10.1.2.3", "fd00::1", "fe80::1%2"):
+                want = beyond if local in ("10.1.2.3", "fd00::1", "fe80::1%2") else loopback
+                headers = email.message.Message()
+                headers["Host"] = host + ":8000"
+                self.assertEqual((foreign(headers, ("Tools",), local) or (200,))[0], want, f"{host} at {local}")
 
     def test_a_key_goes_nowhere_else(self) -> None:
         class Elsewhere(http.server.BaseHTTPRequestHandler):

@@ -4,6 +4,7 @@ import collections
 import ipaddress
 import itertools
 import json
+import socket
 import sys
 import threading
 import traceback
@@ -91,15 +92,15 @@ def respond(part: Part, request: dict[str, Any]) -> tuple[int, Any]:
 
 
 #: Endings of names that public DNS does not hold.
-PRIVATE = (".localhost", ".local", ".internal", ".svc", ".lan", ".home.arpa", ".test")
+PRIVATE = (".local", ".internal", ".svc", ".lan", ".home.arpa", ".test")
 #: Bounds the body of a request, in bytes: that of the largest trajectory.
 MOST_BODY = 256 << 20
 
 
-def foreign(headers: Message, names: tuple[str, ...]) -> tuple[int, str] | None:
-    """Why a request is refused: a page of another site can have a browser on this machine send it. The status and the words; None where it is taken."""
+def foreign(headers: Message, names: tuple[str, ...], local: str) -> tuple[int, str] | None:
+    """Why a request to the address local is refused: a page of another site can have a browser on this machine send it. The status and the words; None where it is taken."""
     host = headers.get("Host", "")
-    if not _known(host, names):
+    if not _known(host, names, local):
         return 421, f"nothing is served under the name {host[:200]!r}: give the service its names"
     origin = headers.get("Origin", "")
     if headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin") or origin not in ("", "http://" + host, "https://" + host):
@@ -109,8 +110,11 @@ def foreign(headers: Message, names: tuple[str, ...]) -> tuple[int, str] | None:
     return None
 
 
-def _known(host: str, names: tuple[str, ...]) -> bool:
-    """Whether a Host is a name that nobody elsewhere can have lead here: an address, a name without a dot, a private name, or one of names."""
+def _known(host: str, names: tuple[str, ...], local: str) -> bool:
+    """Whether a Host is a name that no stranger can have lead to the address local: an address, localhost, this machine's name or one of names; beyond loopback also a name without a dot or a private name.
+
+    On loopback such a name is nobody's need, and whoever answers names in a network that the machine visits may lead it here.
+    """
     try:
         name = (urllib.parse.urlsplit("//" + host).hostname or "").removesuffix(".")
     except ValueError:
@@ -120,8 +124,16 @@ def _known(host: str, names: tuple[str, ...]) -> bool:
     try:
         ipaddress.ip_address(name)
     except ValueError:
-        return "." not in name or name.endswith(PRIVATE) or name in (one.lower() for one in names)
+        if name == "localhost" or name.endswith(".localhost") or name in (one.lower() for one in (*names, socket.gethostname())):
+            return True
+        return not _is_loopback(local) and ("." not in name or name.endswith(PRIVATE))
     return True
+
+
+def _is_loopback(address: str) -> bool:
+    """Whether an IP address is of loopback, also where IPv6 writes one of IPv4."""
+    ip = ipaddress.ip_address(address)
+    return (getattr(ip, "ipv4_mapped", None) or ip).is_loopback
 
 
 class _Server(ThreadingHTTPServer):
@@ -132,7 +144,7 @@ class _Server(ThreadingHTTPServer):
 class Service:
     """Serves parts at http://host:port/NAME, a single part also at /. Use it as a context manager, or call serve. Port 0 is any free port.
 
-    names are the public names under which the service is asked, beside addresses and private names: requests of other sites' pages are refused.
+    names are the names under which the service is asked, beside addresses, localhost and this machine's name, and beyond loopback private names: requests of other sites' pages are refused.
     """
 
     def __init__(self, *parts: Part, port: int = 0, host: str = "127.0.0.1", names: tuple[str, ...] = ()) -> None:
@@ -210,7 +222,7 @@ class Service:
                     return 411, {"detail": "want a Content-Length"}
                 if int(length) > MOST_BODY:
                     return 413, {"detail": f"a body of {length} bytes: at most {MOST_BODY}"}
-                refusal = foreign(self.headers, service._names)
+                refusal = foreign(self.headers, service._names, self.connection.getsockname()[0])
                 return refusal and (refusal[0], {"detail": refusal[1]})  # under "error" the agent would be shown it
 
             def _write(self, status: int, body: Any) -> None:
