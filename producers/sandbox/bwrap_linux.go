@@ -34,6 +34,8 @@ const (
 	withoutCloseExec  = "close-on-exec"
 	withoutDisableNew = "disable-userns"
 	withoutNetwork    = "network"
+	// withoutNewer, before a version, leaves out the restrictions of later versions of Landlock; it may follow withoutFilter.
+	withoutNewer = " landlock "
 )
 
 // insideUID is the user that programs see themselves as.

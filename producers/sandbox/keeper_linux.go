@@ -209,7 +209,7 @@ func (k *keeper) execBwrap(s *kept, files []*os.File) (func(), error) {
 		closeAll([]*os.File{infoR, infoW})
 		return nil, err
 	}
-	filterR, err := pipeOf(encodeFilter(newFilter(sockets{unix: true, loopback: s.launch.Port > 0}, false)))
+	filterR, err := pipeOf(encodeFilter(newFilter(sockets{unix: true, loopback: s.launch.Port > 0}, machineFiles{})))
 	if err != nil {
 		closeAll([]*os.File{infoR, infoW, blockR, blockW})
 		return nil, err

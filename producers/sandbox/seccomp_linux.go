@@ -77,12 +77,8 @@ type sockets struct {
 	unix, loopback bool
 }
 
-// keptAttributes says that a program may not change what a file's owner may: modes, owners, times and extended attributes. Landlock governs
-// none of these calls, by a path or by a descriptor that may only read, and a program that has Weir's user owns all files of Weir.
-type keptAttributes bool
-
 // newFilter is the program.
-func newFilter(s sockets, kept keptAttributes) []unix.SockFilter {
+func newFilter(s sockets, f machineFiles) []unix.SockFilter {
 	var p program
 	p.loadWord(offsetArch)
 	p.actUnless(auditArch, actKill)
@@ -94,9 +90,7 @@ func newFilter(s sockets, kept keptAttributes) []unix.SockFilter {
 	for _, nr := range refusedCalls() {
 		p.actWhen(nr, actErrno(unix.EPERM))
 	}
-	if kept {
-		p.keepAttributes()
-	}
+	p.limitFiles(f)
 	// The flags of clone3 lie in memory, which a filter cannot read: the C library then uses clone.
 	p.actWhen(unix.SYS_CLONE3, actErrno(unix.ENOSYS))
 	p.checkArgument(unix.SYS_CLONE, 0, func(p *program) { p.anyBit(namespaceFlags, actErrno(unix.EPERM)) })
@@ -133,43 +127,16 @@ func newFilter(s sockets, kept keptAttributes) []unix.SockFilter {
 	})
 	// The low half alone: the kernel cuts the request to 32 bits, so TIOCSTI + 2^32 is TIOCSTI too (CVE-2019-10063).
 	p.checkArgument(unix.SYS_IOCTL, 1, func(p *program) {
-		if kept {
-			p.actWhen(unix.FS_IOC_SETFLAGS, actErrno(unix.ENOTTY))
-			p.actWhen(setExtendedFlags, actErrno(unix.ENOTTY))
-		}
 		p.actWhen(unix.TIOCSTI, actErrno(unix.EPERM))
 		p.actWhen(unix.TIOCLINUX, actErrno(unix.EPERM))
 		p.actWhen(unix.TIOCSETD, actErrno(unix.EPERM)) // the kernel loads the line discipline that it names
+		if f.landlock > 0 {
+			p.limitRequests()
+		}
 	})
 	p.limitToSelf()
 	p.always(actAllow)
 	return p
-}
-
-// attributeCalls change modes, owners and times. They are answered as done: programs that unpack or copy files make them, and end where they
-// fail.
-func attributeCalls() []uint32 {
-	return append([]uint32{
-		unix.SYS_FCHMOD, unix.SYS_FCHMODAT, unix.SYS_FCHMODAT2, unix.SYS_FCHOWN, unix.SYS_FCHOWNAT, unix.SYS_UTIMENSAT, unix.SYS_FILE_SETATTR,
-	}, attributeCallsHere...)
-}
-
-// extendedCalls change extended attributes. They are answered as by a file system that has none.
-var extendedCalls = []uint32{
-	unix.SYS_SETXATTR, unix.SYS_LSETXATTR, unix.SYS_FSETXATTR, unix.SYS_SETXATTRAT,
-	unix.SYS_REMOVEXATTR, unix.SYS_LREMOVEXATTR, unix.SYS_FREMOVEXATTR, unix.SYS_REMOVEXATTRAT,
-}
-
-// setExtendedFlags is FS_IOC_FSSETXATTR.
-const setExtendedFlags = 0x401c5820
-
-func (p *program) keepAttributes() {
-	for _, nr := range attributeCalls() {
-		p.actWhen(nr, actErrno(0))
-	}
-	for _, nr := range extendedCalls {
-		p.actWhen(nr, actErrno(unix.ENOTSUP))
-	}
 }
 
 // program is a classic BPF program under construction.

@@ -15,3 +15,6 @@ var refusedHere = []uint32{
 
 // attributeCallsHere are calls of attributeCalls that this architecture alone has.
 var attributeCallsHere = []uint32{unix.SYS_CHMOD, unix.SYS_CHOWN, unix.SYS_LCHOWN, unix.SYS_UTIME, unix.SYS_UTIMES, unix.SYS_FUTIMESAT}
+
+// openCallsHere open a file by a path with their flags second, on this architecture alone.
+var openCallsHere = []uint32{unix.SYS_OPEN}

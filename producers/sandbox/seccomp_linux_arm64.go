@@ -12,3 +12,6 @@ var refusedHere []uint32
 
 // attributeCallsHere are calls of attributeCalls that this architecture alone has.
 var attributeCallsHere []uint32
+
+// openCallsHere open a file by a path with their flags second, on this architecture alone.
+var openCallsHere []uint32

@@ -151,8 +151,9 @@ func stageMain() int {
 		return fail("become a subreaper", err)
 	}
 	killFirst(os.Getpid())
+	version := l.landlockVersion()
 	if l.Tier == TierLandlock {
-		if err := restrictFiles(&l); err != nil {
+		if err := restrictFiles(&l, version); err != nil {
 			return fail("restrict the file system", err)
 		}
 	}
@@ -161,11 +162,12 @@ func stageMain() int {
 			return fail("give up new privileges", err)
 		}
 	}
+	filter := newFilter(sockets{}, machineFiles{landlock: version, owned: l.UID == 0}) // before the limit of memory, which this process is beyond
 	if err := setLimits(0, l.ownLimits()); err != nil {
 		return fail("set limits", err)
 	}
-	if l.Tier == TierLandlock && l.Without != withoutFilter {
-		if err := installFilter(newFilter(sockets{}, keptAttributes(l.UID == 0))); err != nil {
+	if l.Tier == TierLandlock && !strings.HasPrefix(l.Without, withoutFilter) {
+		if err := installFilter(filter); err != nil {
 			return fail("install the filter", err)
 		}
 	}
@@ -186,8 +188,8 @@ func (l *launch) ownLimits() []rlimit {
 
 // restrictFiles leaves the program the machine's programs to read and its own folder to write. It is refused where the kernel has no Landlock:
 // BestEffort alone would then restrict nothing.
-func restrictFiles(l *launch) error {
-	if landlockVersion() < 1 {
+func restrictFiles(l *launch, version int) error {
+	if version < 1 {
 		return fmt.Errorf("this kernel has no Landlock: %w", unix.ENOSYS)
 	}
 	dir := ""
@@ -210,7 +212,22 @@ func restrictFiles(l *launch) error {
 			rules = append(rules, landlock.ROFiles(outside))
 		}
 	}
-	return landlock.V11.BestEffort().Restrict(rules...)
+	return landlocks[version-1].BestEffort().Restrict(rules...)
+}
+
+// landlocks are all that each version of Landlock governs, from version 1 on.
+var landlocks = [...]landlock.Config{
+	landlock.V1, landlock.V2, landlock.V3, landlock.V4, landlock.V5, landlock.V6, landlock.V7, landlock.V8, landlock.V9, landlock.V10, landlock.V11,
+}
+
+// landlockVersion is the version of Landlock that restricts the program, 0 where the kernel has none.
+func (l *launch) landlockVersion() int {
+	version := min(landlockVersion(), len(landlocks))
+	if _, text, ok := strings.Cut(l.Without, withoutNewer); ok {
+		last, _ := strconv.Atoi(text) // of a test
+		version = min(version, last)
+	}
+	return version
 }
 
 // landlockVersion is the kernel's, 0 where it has none.
