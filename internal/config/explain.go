@@ -108,7 +108,8 @@ func (c *Config) Explain(key string) (Entry, error) {
 	if !ok || at.field.Kind() == reflect.Struct {
 		return Entry{}, &ValueError{Key: key, Problem: unknownKey(c, key, Keys(c))}
 	}
-	e := Entry{Key: key, Type: TypeName(at.field.Type()), Unit: unitOf(key), Meaning: c.Meaning(key), Default: Shown(c.Defaults()[key])}
+	e := Entry{Key: key, Type: TypeName(at.field.Type()), Meaning: c.Meaning(key), Default: Shown(c.Defaults()[key])}
+	e.Unit = unitOf(key, e.Type)
 	for _, text := range absurdValues(e.Type) {
 		rule, choices := parseRefusal(c.refusalOf(key, text))
 		if choices != nil {
@@ -183,8 +184,11 @@ func TypeName(t reflect.Type) string {
 	}
 }
 
-// unitOf returns the unit that a key's name implies, "" for none.
-func unitOf(key string) string {
+// unitOf returns the unit that the name of a number's key implies, "" for none and for a key of another type.
+func unitOf(key, kind string) string {
+	if kind != "integer" && kind != "number" {
+		return ""
+	}
 	name := key[strings.LastIndexByte(key, '.')+1:]
 	for _, u := range []string{"bytes", "tokens", "steps", "turns", "groups", "trajectories"} {
 		if name == u || strings.HasSuffix(name, "_"+u) {

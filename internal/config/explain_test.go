@@ -88,6 +88,9 @@ func TestExplainSaysWhatBoundsAKey(t *testing.T) {
 	e, err = reference().Explain("trainer.advantage.normalize_process")
 	require.NoError(t, err)
 	require.Nil(t, e.ReadBy)
+	e, err = reference().Explain("trainer.advantage.tokens")
+	require.NoError(t, err)
+	require.Empty(t, e.Unit, "which tokens, and not how many")
 	_, err = reference().Explain("trainer.etta")
 	require.EqualError(t, err, "trainer.etta: unknown key; did you mean trainer.eta?")
 }

@@ -98,16 +98,18 @@ func advantageRunners() map[string]func(*golden) error {
 			o.MaskRewards = c.text("impl") == "agentr1_legacy"
 			o.MaskAdvantages = !o.MaskRewards
 		}),
-		"adv_gae_verl":                   gaeUnwhitened(true),
-		"adv_gae_agentr1_legacy":         gaeUnwhitened(false),
-		"adv_gae_step_agentr1":           gaeStep,
-		"adv_gae_areal":                  gaeAReaL,
-		"adv_otb_verl":                   tokenBaseline,
-		"adv_prime_rloo_verl":            primeRLOO,
-		"adv_prime_rl":                   primeRL,
-		"prime_norm_agentr1_legacy":      primeNorm,
-		"process_rewards_agentr1_legacy": processRewards,
-		"adv_bilevel_l0":                 bilevel,
+		"adv_gae_verl":           gaeUnwhitened(true),
+		"adv_gae_agentr1_legacy": gaeUnwhitened(false),
+		// Agent-R1's function without its advantage mask.
+		"adv_gae_response_mask_agentr1_legacy": gaeUnwhitened(false),
+		"adv_gae_step_agentr1":                 gaeStep,
+		"adv_gae_areal":                        gaeAReaL,
+		"adv_otb_verl":                         tokenBaseline,
+		"adv_prime_rloo_verl":                  primeRLOO,
+		"adv_prime_rl":                         primeRL,
+		"prime_norm_agentr1_legacy":            primeNorm,
+		"process_rewards_agentr1_legacy":       processRewards,
+		"adv_bilevel_l0":                       bilevel,
 		"adv_gae_token_multistep_agentr1": estimator("gae", agentR1Options, func(_ *golden, o *estimatorKeys) {
 			o.MaskAdvantages = false
 		}),

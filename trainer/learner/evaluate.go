@@ -106,14 +106,16 @@ func (s *step) weighImportance(context.Context) error {
 		return nil
 	}
 	var c loss.Corrected
-	err := loss.Correct(s.objective.correction, s.rows.Offsets, s.rows.Mask, s.before.logprobs, s.rows.Behaviour, &c)
+	if err := loss.Correct(s.objective.correction, s.rows.Offsets, s.rows.Mask, s.before.logprobs, s.rows.Behaviour, &c); err != nil {
+		return err
+	}
 	s.before.importance = c.Weights
 	for i, on := range s.rows.Credit {
 		if on != 0 && s.rows.Mask[i] == 0 { // no policy sampled it, and the loss gives it no weight
 			c.Weights[i] = 1
 		}
 	}
-	return err
+	return nil
 }
 
 // outputs are an engine's outputs, an entry for each token of the whole batch; a nil array is not filled.
