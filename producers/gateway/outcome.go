@@ -18,6 +18,21 @@ type outcomeBody struct {
 	Answer  string             `json:"answer"`
 	Reward  *float64           `json:"reward"`
 	Rewards map[string]float64 `json:"rewards"`
+	// Failed says that the agent failed, and has no outcome: whatever else is posted does not count.
+	Failed bool `json:"failed"`
+}
+
+// outcome returns the outcome that was posted to a session. A failure ends the episode where a limit refused the agent's last request; any
+// other is the agent's own, and is refused.
+func (b *outcomeBody) outcome(s *Session) (Outcome, error) {
+	if !b.Failed {
+		return Outcome{Answer: b.Answer, Reward: b.Reward, Rewards: b.Rewards}, nil
+	}
+	if s.Limit() == "" {
+		return Outcome{}, openai.Refusal(http.StatusConflict, "invalid_request_error", "no_limit",
+			"failed: no limit refused the last request of the episode, so the failure is the agent's own: mend the agent, or post an outcome")
+	}
+	return Outcome{}, nil
 }
 
 // The trainer refuses a trajectory with more components of its reward, or with a longer name of a component, in bytes.

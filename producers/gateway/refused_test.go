@@ -54,6 +54,8 @@ func TestWhatHadNoRoomIsNotInTheConversation(t *testing.T) {
 	require.Equal(t, http.StatusBadRequest, status, body)
 	status, body = h.post(t, "chat/completions", chatOf("user", "a", "assistant", "yes", "user", "short"))
 	require.Equal(t, http.StatusOK, status, body)
+	status, body = h.post(t, "weir/finish", `{"failed": true}`)
+	require.Equal(t, http.StatusConflict, status, "the agent went on from the limit: %s", body)
 	require.Equal(t, "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nyes<|im_end|>\n<|im_start|>user\nshort<|im_end|>\n<|im_start|>assistant\n<think>hm</think>yes<|im_end|>",
 		codec.Decode(policy.ids))
 }

@@ -203,7 +203,10 @@ func serveFinish(g *Server, s *Session, w http.ResponseWriter, r *http.Request) 
 	if err := g.readBody(r, &b); err != nil {
 		return err
 	}
-	o := Outcome(b)
+	o, err := b.outcome(s)
+	if err != nil {
+		return err
+	}
 	if err := o.Check(g.cfg.MaxReward); err != nil {
 		return openai.BadRequest("invalid_parameter", "%v", err)
 	}

@@ -332,6 +332,35 @@ func TestAnEpisodeHasABoundAndAnEnd(t *testing.T) {
 	require.NotContains(t, body, h.session.Key())
 }
 
+// Finding 13.1 of the thirteenth reader: an agent that comes for its episodes could not say that a limit's refusal had failed it. Any other
+// failure is the agent's own, and ends nothing.
+func TestAFailureAtALimitEndsTheEpisode(t *testing.T) {
+	t.Parallel()
+	h := open(t, counting())
+	fail := func(more string) (int, string) { return h.post(t, "weir/finish", `{"failed": true`+more+`}`) }
+	status, body := fail("")
+	require.Equal(t, http.StatusConflict, status)
+	require.Contains(t, body, `"no_limit"`)
+	for i := range 8 {
+		h.said(t, "user", fmt.Sprint(i))
+		status, _ = fail(`, "answer": "x"`)
+		require.Equal(t, http.StatusConflict, status)
+	}
+	status, _ = h.post(t, "chat/completions", chatOf("user", "one more"))
+	require.Equal(t, http.StatusForbidden, status)
+	status, body = fail(`, "answer": "x", "reward": 1e9`)
+	require.Equal(t, http.StatusOK, status, body)
+	o, err := h.session.Wait(t.Context(), 0)
+	require.NoError(t, err)
+	require.Equal(t, Outcome{}, o, "an agent that failed has no outcome")
+	require.Equal(t, schemas.StopTurns, h.session.Limit())
+	status, _ = fail("")
+	require.Equal(t, http.StatusConflict, status)
+	h.Server.Close(h.session)
+	status, _ = fail("")
+	require.Equal(t, http.StatusUnauthorized, status)
+}
+
 // A limit that refused a request stays the episode's end when a request that was asked before is answered afterwards: the agent has not gone on
 // within the limit, and its failure would count as the machinery's and be tried again.
 func TestAnAnswerToAnEarlierRequestDoesNotLiftALimit(t *testing.T) {

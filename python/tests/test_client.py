@@ -472,6 +472,96 @@ assert weir.episode() is e
             server.shutdown()
         self.assertEqual(answers, [("", 200), ("0", 0), ("1", 503), ("2", 200), ("0", 0), ("1", 200), ("", 200), ("0", 410), ("", 200), ("0", 401), ("", 200)])
 
+    def test_an_agent_that_a_limit_refused_goes_on_with_the_next_episode(self) -> None:
+        """Finding 13.1: the first request that a limit refused ended the agent's program, and its episode waited for its time limit, or went back and was never trained on."""
+
+        class Elsewhere(Exception):
+            """What another client raises."""
+
+        limit, window, own, over = (403, "turn_limit"), (400, "context_length_exceeded"), (409, "no_limit"), (409, "episode_over")
+        ended, lost, plain = (200, ""), (0, ""), (400, "unknown_parameter")
+        rows: list[tuple[str, list[tuple[int, str]], list[tuple[int, str]], bool]] = [
+            ("ask", [limit], [ended], True),
+            ("ask", [window], [ended], True),
+            ("ask", [limit], [lost, (503, ""), ended], True),
+            ("ask", [limit], [lost, over], True),
+            ("ask", [limit], [(410, "episode_over")], True),
+            ("ask", [limit], [(401, "invalid_api_key")], True),
+            ("ask", [limit], [plain], False),  # a producer of an earlier build
+            ("ask", [(400, "invalid_parameter")], [own], False),
+            ("wrapped", [limit], [ended], True),
+            ("wrapped", [plain], [own], False),
+            ("other client", [], [ended], True),
+            ("other client", [], [(410, "episode_over")], True),
+            ("bug", [], [own], False),
+            ("caught", [limit, (200, "")], [(200, "")], True),
+            ("interrupt", [limit], [], False),
+        ]
+        answers: list[tuple[int, str]] = []
+        outcomes: list[Any] = []
+
+        class Producer(http.server.BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                status, code = (200, "") if self.path == "/episodes" else answers.pop(0)
+                if self.path == "/e/weir/finish":
+                    outcomes.append(body)
+                if status == 0:  # as where the producer was killed
+                    self.connection.shutdown(socket.SHUT_RDWR)
+                    return
+                told: dict[str, Any] = {"base_url": f"http://127.0.0.1:{server.server_port}/e", "api_key": "k", "prompt": "p", "choices": [{"message": {"content": "x"}}]}
+                data = json.dumps(told if status == 200 else {"error": {"code": code}}).encode()
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, format: str, *args: Any) -> None:
+                pass
+
+        def play(e: weir.Episode, how: str) -> None:
+            e.answer("draft")
+            try:
+                if how == "bug":
+                    raise KeyError(how)
+                if how == "other client":
+                    raise Elsewhere(how)
+                e.ask(e.prompt)
+            except urllib.error.HTTPError as error:
+                if how == "ask":
+                    raise
+                with error:
+                    if how == "wrapped":
+                        raise Elsewhere(how) from error
+                    if how == "interrupt":
+                        raise KeyboardInterrupt from error
+                e.answer(e.ask("less"))
+
+        with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Producer) as server, unittest.mock.patch.object(weir.http, "FIRST_PAUSE", 0.001):
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            for how, asked, finished, goes_on in rows:
+                answers[:] = asked + finished
+                outcomes.clear()
+                came, raised = 0, ""
+                with contextlib.redirect_stderr(io.StringIO()) as told:
+                    try:
+                        for e in weir.episodes(f"http://127.0.0.1:{server.server_port}", "key"):
+                            if (came := came + 1) == 2:
+                                break
+                            with e:
+                                play(e, how)
+                    except (Exception, KeyboardInterrupt) as error:
+                        raised = type(error).__name__
+                        if isinstance(error, urllib.error.HTTPError):
+                            error.close()
+                row = (how, asked, finished)
+                want = {"ask": "HTTPError", "bug": "KeyError", "interrupt": "KeyboardInterrupt"}.get(how, "Elsewhere")
+                self.assertEqual((came, raised), (2, "") if goes_on else (1, want), row)
+                self.assertEqual(answers, [], row)
+                self.assertEqual(outcomes, [{"answer": "x"} if how == "caught" else {"failed": True}] * len(finished), row)
+                self.assertEqual("Elsewhere" in told.getvalue(), goes_on and how in ("wrapped", "other client"), row)
+            server.shutdown()
+
     def test_an_agent_comes_again_where_no_answer_comes(self) -> None:
         stuck = threading.Event()
 

@@ -1,9 +1,11 @@
 """An episode, as its agent sees it."""
 
 import functools
+import http.client
 import json
 import os
 import sys
+import traceback
 import types
 import urllib.error
 from collections.abc import Mapping
@@ -47,7 +49,8 @@ class Episode:
     timeout: float = 0
     #: Whether the end of a with block posts the outcome.
     posts: bool = True
-    #: Whether the agent outlives its producer: requests are tried again for ten minutes while none answers, and EpisodeOverError says that the episode is over.
+    #: Whether the agent outlives its producer: requests are tried again for ten minutes while none answers, EpisodeOverError says that the episode is over, and the end of a with block takes the error at which a limit's
+    #: refusal left the block.
     lasts: bool = False
     _outcome: dict[str, Any] = field(default_factory=dict, repr=False)
     #: The last error of a request to the model.
@@ -119,7 +122,27 @@ class Episode:
                 self.post()
         except EpisodeOverError:
             pass
-        return isinstance(error, EpisodeOverError)
+        if isinstance(error, EpisodeOverError):
+            return True
+        return self.lasts and isinstance(error, Exception) and self._ends_with(error)
+
+    def _ends_with(self, error: Exception) -> bool:
+        """Whether the episode has ended where an error left the block: a limit had refused the last request, by whatever client, or the episode is over. Any other error is the agent's own."""
+        try:
+            self._send("/weir/finish", {"failed": True})
+        except EpisodeOverError:
+            pass
+        except urllib.error.HTTPError as refused:
+            with refused:
+                if refused.code != 409 or b'"episode_over"' not in refused.read():
+                    return False
+        except (OSError, http.client.HTTPException):
+            return False
+        if error is self._failure and isinstance(error, urllib.error.HTTPError):
+            error.close()
+        else:  # what the agent's own code or client raised is not lost
+            print(f"episode {self.id} has ended: {''.join(traceback.format_exception_only(type(error), error)).strip()}", file=sys.stderr)
+        return True
 
     @classmethod
     def from_offer(cls, offer: Mapping[str, Any], posts: bool = True, lasts: bool = False) -> "Episode":
