@@ -134,7 +134,7 @@ func newFilter(s sockets, f machineFiles) []unix.SockFilter {
 			p.limitRequests()
 		}
 	})
-	p.limitToSelf()
+	p.limitToSelf(f.landlock == 0)
 	p.always(actAllow)
 	return p
 }

@@ -18,8 +18,12 @@ const (
 )
 
 // limitToSelf permits calls that name a process only for the calling process, as 0. Landlock keeps signals from processes
-// outside of the sandbox, but not these calls; with a process namespace they would reach its first process.
-func (p *program) limitToSelf() {
+// outside of the sandbox, but not these calls; with a process namespace they would reach its first process. alone says that there is such a
+// namespace, whose first process no signal of the program stops.
+func (p *program) limitToSelf(alone bool) {
+	if !alone {
+		p.keepRunning()
+	}
 	for _, nr := range []uint32{unix.SYS_SCHED_SETAFFINITY, unix.SYS_SCHED_SETSCHEDULER, unix.SYS_SCHED_SETPARAM, unix.SYS_SCHED_SETATTR} {
 		p.checkArgument(nr, 0, func(p *program) { p.actUnless(0, actErrno(unix.EPERM)) })
 	}
@@ -47,8 +51,33 @@ func (p *program) limitToSelf() {
 	p.checkArgument(unix.SYS_FCNTL, 1, func(p *program) {
 		p.actWhen(unix.F_NOTIFY, actErrno(unix.EPERM))
 		p.actWhen(unix.F_SETLEASE, actErrno(unix.EPERM))
+		if !alone {
+			p.actWhen(unix.F_SETSIG, actErrno(unix.EPERM))
+		}
 	})
 	// They write out the whole machine's memory; a sandbox's own files are thrown away with it.
 	p.actWhen(unix.SYS_SYNC, actErrno(syncsNothing))
 	p.actWhen(unix.SYS_SYNCFS, actErrno(syncsNothing))
+}
+
+// stopSignals stop a process that does not handle them; the first cannot be handled.
+var stopSignals = []uint32{uint32(unix.SIGSTOP), uint32(unix.SIGTSTP), uint32(unix.SIGTTIN), uint32(unix.SIGTTOU)}
+
+// keepRunning refuses the signals that stop a process, in each call that sends signals: without a process namespace the sandbox's first
+// process, which is Weir's, is among those that the program may signal, and answers nothing while it is stopped.
+func (p *program) keepRunning() {
+	for _, call := range []struct{ nr, signal uint32 }{
+		{unix.SYS_KILL, 1},
+		{unix.SYS_TKILL, 1},
+		{unix.SYS_TGKILL, 2},
+		{unix.SYS_RT_SIGQUEUEINFO, 1},
+		{unix.SYS_RT_TGSIGQUEUEINFO, 2},
+		{unix.SYS_PIDFD_SEND_SIGNAL, 1},
+	} {
+		p.checkArgument(call.nr, call.signal, func(p *program) {
+			for _, signal := range stopSignals {
+				p.actWhen(signal, actErrno(unix.EPERM))
+			}
+		})
+	}
 }

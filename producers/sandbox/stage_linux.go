@@ -162,7 +162,12 @@ func stageMain() int {
 			return fail("give up new privileges", err)
 		}
 	}
-	filter := newFilter(sockets{}, machineFiles{landlock: version, owned: l.UID == 0}) // before the limit of memory, which this process is beyond
+	// Before the limit of memory, which this process is beyond: after it nothing may be allocated.
+	filter := newFilter(sockets{}, machineFiles{landlock: version, owned: l.UID == 0})
+	program, err := prepareProgram(name, l.Argv, l.Env)
+	if err != nil {
+		return fail("name the program", err)
+	}
 	if err := setLimits(0, l.ownLimits()); err != nil {
 		return fail("set limits", err)
 	}
@@ -171,7 +176,30 @@ func stageMain() int {
 			return fail("install the filter", err)
 		}
 	}
-	return fail("become "+name, syscall.Exec(name, l.Argv, l.Env))
+	return fail("become "+name, program.become())
+}
+
+// prepared is a program with its arguments as the kernel takes them.
+type prepared struct {
+	name      *byte
+	argv, env []*byte
+}
+
+func prepareProgram(name string, argv, env []string) (p prepared, err error) {
+	if p.name, err = unix.BytePtrFromString(name); err == nil {
+		p.argv, err = syscall.SlicePtrFromStrings(argv)
+	}
+	if err == nil {
+		p.env, err = syscall.SlicePtrFromStrings(env)
+	}
+	return p, err
+}
+
+// become has the program take the place of this process. It allocates nothing, and returns where that fails.
+func (p *prepared) become() error {
+	_, _, errno := unix.RawSyscall(unix.SYS_EXECVE,
+		uintptr(unsafe.Pointer(p.name)), uintptr(unsafe.Pointer(&p.argv[0])), uintptr(unsafe.Pointer(&p.env[0])))
+	return errno
 }
 
 // ownLimits are the limits that hold without a user namespace. The number of a user's processes cannot be bounded where others

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -106,6 +107,56 @@ func TestLandlockHoldsTheAttributesOfFiles(t *testing.T) {
 			}
 		}
 		require.NoError(t, p.Close())
+	}
+}
+
+// stops stops another process of the sandbox, in each way that the kernel has.
+const stops = `
+import ctypes, fcntl, os, signal, struct
+libc = ctypes.CDLL(None, use_errno=True)
+def tried(f, *args):
+    try: f(*args); return 0
+    except OSError as e: return e.errno
+def call(*args):
+    if libc.syscall(*args) < 0: raise OSError(ctypes.get_errno(), "")
+numbers = {"x86_64": (200, 234, 129, 297), "aarch64": (130, 131, 138, 240)}[os.uname().machine]
+told, tell = os.pipe()
+p = os.fork()
+if p == 0:
+    os.close(tell); os.read(told, 1); os._exit(0)
+pidfd = os.pidfd_open(p)
+for s in signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU:
+    info = struct.pack("iii", s, 0, -1).ljust(128, b"\0")
+    print(tried(os.kill, p, s), tried(call, numbers[0], p, s), tried(call, numbers[1], p, p, s), tried(call, numbers[2], p, s, info),
+        tried(call, numbers[3], p, p, s, info), tried(signal.pidfd_send_signal, pidfd, s), tried(fcntl.fcntl, told, 10, s))
+os.kill(p, signal.SIGCONT); os.kill(p, signal.SIGKILL); os.waitpid(p, 0)
+print("ended")
+`
+
+// Finding 12a.12: without a process namespace a cell stopped the sandbox's first process, which then held the sandbox until its time limits.
+func TestLandlockLetsNoProgramStopAnother(t *testing.T) {
+	if landlockVersion() < 1 {
+		t.Skip("NO LANDLOCK in this kernel, so nothing of this test is tested")
+	}
+	for _, ordinary := range []bool{true, false} {
+		for _, without := range []string{"", withoutFilter} {
+			cfg := Default()
+			cfg.Tier, cfg.Warm, cfg.FirstUID = TierLandlock, 0, testUID+2000
+			p, err := Open(guard(t), cfg)
+			require.NoError(t, err)
+			p.without = without
+			if ordinary {
+				p.uids = 0 // as where Weir is not root
+			}
+			text, exit := say(t, p, Spec{}, stops)
+			require.Equal(t, Exit{}, exit, text)
+			line := "1 1 1 1 1 1 1\n"
+			if without != "" {
+				line = "0 0 0 0 0 0 0\n"
+			}
+			require.Equal(t, strings.Repeat(line, len(stopSignals))+"ended\n", text)
+			require.NoError(t, p.Close())
+		}
 	}
 }
 
