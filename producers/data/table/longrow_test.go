@@ -1,9 +1,11 @@
 package table
 
 import (
+	"context"
 	"io"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/stretchr/testify/require"
 )
@@ -66,3 +68,33 @@ func TestAnArrayMayBeLongerThanARow(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 10, rows)
 }
+
+// Finding 12a.13: a long row that came in small pieces was looked through once for each piece, for minutes, and nothing ended that.
+func TestALongRowIsReadInLargePiecesUntilTheEndOfItsContext(t *testing.T) {
+	t.Parallel()
+	piece := make([]byte, 1<<20)
+	n, err := (&filling{t.Context(), iotest.OneByteReader(&endless{})}).Read(piece)
+	require.NoError(t, err)
+	require.Len(t, piece, n)
+	n, err = (&filling{t.Context(), strings.NewReader("end")}).Read(piece)
+	require.ErrorIs(t, err, io.EOF)
+	require.Equal(t, "end", string(piece[:n]))
+	for name, begin := range map[string]string{"an array": `[{"question": "q"}, `, "a line": `{"question": "q"}` + "\n"} {
+		ctx, cancel := context.WithCancel(t.Context())
+		rest := &endless{}
+		stop := readFunc(func(p []byte) (int, error) {
+			if rest.read > 1<<20 {
+				cancel()
+			}
+			return blank{rest}.Read(p[:min(len(p), 1<<10)])
+		})
+		err := readJSON("f", &filling{ctx, io.MultiReader(strings.NewReader(begin), stop)}, func(Row, error) bool { return true })
+		require.ErrorIs(t, err, context.Canceled, name)
+		require.LessOrEqual(t, rest.read, 2<<20, name)
+	}
+}
+
+// readFunc is a function in the place of a reader.
+type readFunc func(p []byte) (int, error)
+
+func (f readFunc) Read(p []byte) (int, error) { return f(p) }

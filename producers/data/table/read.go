@@ -36,7 +36,10 @@ func Rows(ctx context.Context, path string) iter.Seq2[Row, error] {
 			return ctx.Err() != nil
 		}
 		emit := func(r Row, err error) bool { return yield(r, err) && !stop() }
-		err = emitRows(path, file, emit)
+		err = emitRows(ctx, path, file, emit)
+		if err != nil && ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
 		if err != nil {
 			yield(Row{}, err)
 		}
@@ -47,7 +50,7 @@ func Rows(ctx context.Context, path string) iter.Seq2[Row, error] {
 var errStopped = errors.New("stopped")
 
 // emitRows gives the rows of an open file to emit until that returns false. The error is of the whole file.
-func emitRows(name string, file *os.File, emit func(Row, error) bool) error {
+func emitRows(ctx context.Context, name string, file *os.File, emit func(Row, error) bool) error {
 	fault := func(err error) error {
 		if err == nil || errors.Is(err, errStopped) {
 			return nil
@@ -70,16 +73,16 @@ func emitRows(name string, file *os.File, emit func(Row, error) bool) error {
 		if err != nil {
 			return fault(err)
 		}
-		return fault(readJSON(name, plain, emit))
+		return fault(readJSON(name, &filling{ctx, plain}, emit))
 	case bytes.Equal(head, []byte{0x28, 0xb5, 0x2f, 0xfd}):
 		plain, err := zstd.NewReader(file, zstd.WithDecoderConcurrency(1))
 		if err != nil {
 			return fault(err)
 		}
 		defer plain.Close()
-		return fault(readJSON(name, plain, emit))
+		return fault(readJSON(name, &filling{ctx, plain}, emit))
 	}
-	return fault(readJSON(name, file, emit))
+	return fault(readJSON(name, &filling{ctx, file}, emit))
 }
 
 // readJSON reads JSON Lines, or an array of objects where the text begins with an array.
@@ -131,6 +134,24 @@ func readLines(name string, at int, in io.Reader, emit func(Row, error) bool) er
 		return fmt.Errorf("after line %d: %w", at, err)
 	}
 	return nil
+}
+
+// filling gives as much as it is asked for, until ctx ends: who looks for an end in all that it has so far, as the readers of lines and of
+// JSON do, asks for twice as much each time, and would look once for each piece that a decompressor gives.
+type filling struct {
+	ctx context.Context
+	io.Reader
+}
+
+func (f *filling) Read(p []byte) (n int, err error) {
+	for n < len(p) && err == nil {
+		if err = context.Cause(f.ctx); err == nil {
+			var more int
+			more, err = f.Reader.Read(p[n:])
+			n += more
+		}
+	}
+	return n, err
 }
 
 // rationed gives on no more than so many bytes.
