@@ -36,7 +36,7 @@ func Rows(ctx context.Context, path string) iter.Seq2[Row, error] {
 			return ctx.Err() != nil
 		}
 		emit := func(r Row, err error) bool { return yield(r, err) && !stop() }
-		err = emitRows(ctx, path, file, emit)
+		err = emitRows(path, file, func() error { return context.Cause(ctx) }, emit)
 		if err != nil && ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
@@ -49,8 +49,8 @@ func Rows(ctx context.Context, path string) iter.Seq2[Row, error] {
 // errStopped ends the reading when the reader of the rows has enough.
 var errStopped = errors.New("stopped")
 
-// emitRows gives the rows of an open file to emit until that returns false. The error is of the whole file.
-func emitRows(ctx context.Context, name string, file *os.File, emit func(Row, error) bool) error {
+// emitRows gives the rows of an open file to emit until that returns false, or stopped an error. The error is of the whole file.
+func emitRows(name string, file *os.File, stopped func() error, emit func(Row, error) bool) error {
 	fault := func(err error) error {
 		if err == nil || errors.Is(err, errStopped) {
 			return nil
@@ -73,16 +73,16 @@ func emitRows(ctx context.Context, name string, file *os.File, emit func(Row, er
 		if err != nil {
 			return fault(err)
 		}
-		return fault(readJSON(name, &filling{ctx, plain}, emit))
+		return fault(readJSON(name, &filling{plain, stopped}, emit))
 	case bytes.Equal(head, []byte{0x28, 0xb5, 0x2f, 0xfd}):
 		plain, err := zstd.NewReader(file, zstd.WithDecoderConcurrency(1))
 		if err != nil {
 			return fault(err)
 		}
 		defer plain.Close()
-		return fault(readJSON(name, &filling{ctx, plain}, emit))
+		return fault(readJSON(name, &filling{plain, stopped}, emit))
 	}
-	return fault(readJSON(name, &filling{ctx, file}, emit))
+	return fault(readJSON(name, &filling{file, stopped}, emit))
 }
 
 // readJSON reads JSON Lines, or an array of objects where the text begins with an array.
@@ -136,16 +136,16 @@ func readLines(name string, at int, in io.Reader, emit func(Row, error) bool) er
 	return nil
 }
 
-// filling gives as much as it is asked for, until ctx ends: who looks for an end in all that it has so far, as the readers of lines and of
+// filling gives as much as it is asked for, until stopped returns an error: who looks for an end in all that it has so far, as the readers of lines and of
 // JSON do, asks for twice as much each time, and would look once for each piece that a decompressor gives.
 type filling struct {
-	ctx context.Context
 	io.Reader
+	stopped func() error
 }
 
 func (f *filling) Read(p []byte) (n int, err error) {
 	for n < len(p) && err == nil {
-		if err = context.Cause(f.ctx); err == nil {
+		if err = f.stopped(); err == nil {
 			var more int
 			more, err = f.Reader.Read(p[n:])
 			n += more
