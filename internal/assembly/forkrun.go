@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/weir-rl/weir/internal/config"
+	"github.com/weir-rl/weir/internal/filelock"
 	"github.com/weir-rl/weir/internal/runfolder"
 	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/trainer/checkpoint"
@@ -42,7 +43,8 @@ func (s *Run) Fork(name string, step int64) (_ *Forked, err error) {
 	if _, err := os.Stat(store); err != nil {
 		return nil, fmt.Errorf("run %s has no checkpoints: %w", s.Config.Run.Name, err)
 	}
-	half, err := os.MkdirTemp(filepath.Dir(out.Folder), "."+name+".tmp-")
+	removeHalfForks(filepath.Dir(out.Folder), name)
+	half, err := os.MkdirTemp(filepath.Dir(out.Folder), "."+name+halfFork)
 	if err != nil {
 		return nil, err
 	}
@@ -51,6 +53,14 @@ func (s *Run) Fork(name string, step int64) (_ *Forked, err error) {
 			err = errors.Join(err, os.RemoveAll(half))
 		}
 	}()
+	held, err := os.Open(half)
+	if err != nil {
+		return nil, err
+	}
+	defer held.Close()
+	if !filelock.HoldOpen(held) {
+		return nil, fmt.Errorf("another fork makes run %s: wait for it, or name another", name)
+	}
 	if err := os.Chmod(half, 0o755); err != nil {
 		return nil, err
 	}
@@ -75,6 +85,23 @@ func (s *Run) Fork(name string, step int64) (_ *Forked, err error) {
 		return nil, err
 	}
 	return out, os.Rename(half, out.Folder)
+}
+
+// halfFork ends the name of the folder that a fork is made in, before a random number.
+const halfFork = ".tmp-"
+
+// removeHalfForks removes what forks of a name left that were killed: by hard links they keep the bytes of runs that were removed. A fork
+// that is at work holds its folder.
+func removeHalfForks(dir, name string) {
+	left, _ := filepath.Glob(filepath.Join(dir, "."+name+halfFork+"*")) // names of runs have no pattern
+	for _, half := range left {
+		if held, err := os.Open(half); err == nil {
+			if filelock.HoldOpen(held) {
+				_ = os.RemoveAll(half) // it is in nobody's way
+			}
+			_ = held.Close()
+		}
+	}
 }
 
 // copyMetrics copies the lines of a file of numbers up to a step; a run without the file has none.

@@ -11,6 +11,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/compress/zstd"
 
+	"github.com/weir-rl/weir/internal/filelock"
 	"github.com/weir-rl/weir/internal/runfolder"
 	"github.com/weir-rl/weir/trainer/archive"
 )
@@ -38,7 +39,10 @@ type Counts struct {
 	Damaged                     int
 }
 
-// Write writes every trajectory that a run's folder keeps.
+// errBusy is of a folder that another export writes into: the tables in it would be of two exports.
+var errBusy = errors.New("another export writes into this folder: wait for its end, or name another folder with --dir")
+
+// Write writes every trajectory that a run's folder keeps. A folder that another export writes into is an error.
 func Write(ctx context.Context, folder *runfolder.Folder, record runfolder.Record, o Options) (n Counts, err error) {
 	verdicts, err := record.Verdicts()
 	if err != nil {
@@ -47,6 +51,15 @@ func Write(ctx context.Context, folder *runfolder.Folder, record runfolder.Recor
 	if err := os.MkdirAll(o.Dir, 0o755); err != nil {
 		return n, fmt.Errorf("make the folder of the tables: %w", err)
 	}
+	held, err := os.Open(o.Dir)
+	if err != nil {
+		return n, err
+	}
+	defer held.Close()
+	if !filelock.HoldOpen(held) {
+		return n, fmt.Errorf("write to %s: %w", o.Dir, errBusy)
+	}
+	removeLeft(o.Dir)
 	w := &writer{trajectories: newTable[trajectoryRow](o.Dir, TrajectoriesFile), turns: newTable[turnRow](o.Dir, TurnsFile)}
 	if o.Tokens {
 		w.tokens = newTable[tokenRow](o.Dir, TokensFile)
@@ -77,6 +90,16 @@ func Write(ctx context.Context, folder *runfolder.Folder, record runfolder.Recor
 		}
 	}
 	return n, w.finish()
+}
+
+// removeLeft removes the unfinished files of exports that were killed.
+func removeLeft(dir string) {
+	for _, name := range []string{TrajectoriesFile, TurnsFile, TokensFile} {
+		left, _ := filepath.Glob(filepath.Join(dir, "."+name+"-*")) // the pattern is one
+		for _, path := range left {
+			_ = os.Remove(path) // it is in nobody's way
+		}
+	}
 }
 
 // writer holds the three tables; tokens may be nil.
