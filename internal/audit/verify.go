@@ -112,8 +112,12 @@ func Verify(run, dir string, trusted []string) (*Verified, error) {
 		out.addDamage(filepath.Join(archive.Folder, f.File), f.Step, f.Want, f.Have)
 	}
 	for _, name := range segments.Open {
-		out.Notes = append(out.Notes, fmt.Sprintf("%s: no seal covers its last lines: its writer was cut off or is at work",
+		out.Notes = append(out.Notes, fmt.Sprintf("%s: no seal covers its end: its writer was cut off or is at work",
 			filepath.Join(archive.Folder, name)))
+	}
+	if last := lastStep(chains); segments.Segments > 0 && len(segments.Faults) == 0 && segments.Last < last {
+		out.Notes = append(out.Notes, fmt.Sprintf("%s: its last seal is of step %d, and the record goes on to step %d: its end is gone, "+
+			"or nothing was kept since", archive.Folder, segments.Last, last))
 	}
 	if store.First > 0 {
 		out.Notes = append(out.Notes, fmt.Sprintf("the record begins with step %d, whose line nothing before it stands for", store.First))
@@ -121,8 +125,18 @@ func Verify(run, dir string, trusted []string) (*Verified, error) {
 	return out, out.checkSignatures(run, dir, chains, trusted)
 }
 
-// VerifyMessages reads every byte of the stream's messages that the run keeps.
-func (v *Verified) VerifyMessages(store messages.Segments) error {
+// lastStep is the newest step of a record; -1 where it has none.
+func lastStep(chains map[int64]string) int64 {
+	last := int64(-1)
+	for step := range chains {
+		last = max(last, step)
+	}
+	return last
+}
+
+// VerifyMessages reads every byte of the stream's messages that the run keeps. dir is the run's folder of checkpoints, which says how far
+// the stream was purged.
+func (v *Verified) VerifyMessages(store messages.Segments, dir string) error {
 	found, err := messages.Verify(store)
 	if err != nil {
 		return fmt.Errorf("verify the archive of messages: %w", err)
@@ -132,6 +146,14 @@ func (v *Verified) VerifyMessages(store messages.Segments) error {
 	v.Notes = append(v.Notes, found.Notes...)
 	for _, d := range found.Damage {
 		v.addDamage(d.Segment, -1, d.Want, d.Have)
+	}
+	created, upTo, err := checkpoint.ReadPurged(dir)
+	if err != nil {
+		return err
+	}
+	if last := found.LastOf(created); last > 0 && last < upTo {
+		v.Notes = append(v.Notes, fmt.Sprintf("messages %d to %d of the stream were purged, and no segment of the archive has them: "+
+			"the newest segment is gone, or they could not be kept", last+1, upTo))
 	}
 	return nil
 }

@@ -3,11 +3,15 @@ package audit
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
+	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nkeys"
 	"github.com/stretchr/testify/require"
@@ -15,6 +19,8 @@ import (
 
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/trainer/archive"
+	"github.com/weir-rl/weir/trainer/archive/messages"
 	"github.com/weir-rl/weir/trainer/batch"
 	"github.com/weir-rl/weir/trainer/checkpoint"
 )
@@ -195,4 +201,61 @@ func TestWhatIsGoneOrOfAnotherIsFound(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, found.Damage, 1, "the batch alone: %v", found.Damage)
 	require.Contains(t, strings.Join(found.Notes, "\n"), "the line of step 5 is not written whole yet")
+}
+
+// A low finding of earlier readers: the end of the archive could be cut off, or its newest segment of messages removed, and nothing told.
+func TestAnArchiveThatEndsBeforeTheRecordIsTold(t *testing.T) {
+	t.Parallel()
+	dir, public := saveRun(t) // steps 0 to 5
+	created := time.Unix(1700000000, 0).UTC()
+	segments := messages.Folder{Dir: t.TempDir()}
+	verify := func() string {
+		found, err := Verify("test", dir, []string{public})
+		require.NoError(t, err)
+		require.NoError(t, found.VerifyMessages(segments, dir))
+		require.Empty(t, found.Damage)
+		return strings.Join(found.Notes, "\n")
+	}
+	require.NotContains(t, verify(), "archive")
+	for _, step := range []int64{3, 5} {
+		w, err := archive.Open(filepath.Join(dir, archive.Folder), archive.Config{Bytes: 1 << 30}, slog.New(slog.DiscardHandler))
+		require.NoError(t, err)
+		w.End(&schemas.Trajectory{ID: fmt.Sprint("g-", step)}, 1, archive.Origin{}, schemas.ReasonZeroVariance, "", step, created)
+		require.NoError(t, w.Close())
+		const gone = "archive: its last seal is of step 3, and the record goes on to step 5"
+		require.Equal(t, step == 3, strings.Contains(verify(), gone), step)
+	}
+
+	kept, err := messages.Open(segments, messages.Config{Bytes: 1 << 30}, "test", messages.Life{Created: created}, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	store, err := checkpoint.Open(checkpoint.Config{Dir: dir, Keep: 2})
+	require.NoError(t, err)
+	for upTo := uint64(10); upTo <= 20; upTo += 10 {
+		_, err = kept.Keep(t.Context(), stream{}, upTo)
+		require.NoError(t, err)
+		require.NoError(t, store.MarkPurged("WEIR_test_TRAJECTORIES", created, upTo))
+		require.NotContains(t, verify(), "were purged")
+	}
+	require.NoError(t, errors.Join(kept.Close(), store.Close()))
+	names, err := filepath.Glob(filepath.Join(segments.Dir, "*.seg"))
+	require.NoError(t, err)
+	require.Len(t, names, 2)
+	require.NoError(t, os.Remove(names[1]))
+	require.Contains(t, verify(), "messages 11 to 20 of the stream were purged, and no segment of the archive has them")
+}
+
+// stream has messages whose first ten take so much room that their segment is joined with no other.
+type stream struct{}
+
+func (stream) ReadStored(_ context.Context, after, upTo uint64, _ int) (messages.Span, []messages.Message, error) {
+	var out []messages.Message
+	for n := after + 1; n <= upTo; n++ {
+		m := messages.Message{Sequence: n, Data: []byte{1}}
+		if n <= 10 {
+			m.Data = make([]byte, 1<<10)
+			_, _ = rand.Read(m.Data) // never fails
+		}
+		out = append(out, m)
+	}
+	return messages.Span{After: after, Last: upTo}, out, nil
 }

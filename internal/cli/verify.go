@@ -39,7 +39,7 @@ func (r *runRecord) printVerification(asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	if err := found.VerifyMessages(r.folder.KeptMessages()); err != nil {
+	if err := found.VerifyMessages(r.folder.KeptMessages(), r.record.Dir); err != nil {
 		return err
 	}
 	if asJSON {

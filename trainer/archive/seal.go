@@ -57,7 +57,10 @@ type Fault struct {
 type Checked struct {
 	Segments int
 	Bytes    int64
-	// Open are the segments whose last lines no seal covers: their writer was cut off, or is at work, or an older build wrote them.
+	// Last is the step of the last seal; -1 where there is none.
+	Last int64
+	// Open are the segments whose last lines or bytes no seal covers: their writer was cut off, or is at work, or an older build wrote them,
+	// or their end was cut off at a seal.
 	Open   []string
 	Faults []Fault
 }
@@ -68,7 +71,7 @@ func Verify(dir string) (*Checked, error) {
 	if err != nil {
 		return nil, fmt.Errorf("verify the archive: %w", err)
 	}
-	out := &Checked{}
+	out := &Checked{Last: -1}
 	before := "" // the chain of the last seal so far; "" where it is not known
 	for i, n := range numbers {
 		if i > 0 && numbers[i-1] != n-1 {
@@ -84,6 +87,7 @@ func Verify(dir string) (*Checked, error) {
 		} else if err != nil {
 			return nil, fmt.Errorf("verify the archive: %w", err)
 		}
+		out.Last = max(out.Last, v.step)
 		if before = cmp.Or(v.chain, before); len(out.Faults) > faults {
 			before = ""
 		}
@@ -127,7 +131,11 @@ func (v *segmentCheck) checkSegment() error {
 		line, err := in.ReadBytes('\n')
 		v.Bytes += int64(len(line))
 		if errors.Is(err, io.EOF) {
-			v.checkTail(path, number, part, line)
+			info, err := bin.Stat()
+			if err != nil {
+				return err
+			}
+			v.checkTail(path, number, part, line, info.Size()-end)
 			return nil
 		}
 		if err != nil {
@@ -176,14 +184,15 @@ func (v *segmentCheck) checkBefore(after string) {
 }
 
 // checkTail looks at what stands after the last seal: nothing, or what its writer was cut off at. rest is what has no line end. A whole
-// line without its end was changed there: a write that was cut short leaves the beginning of a line.
-func (v *segmentCheck) checkTail(path string, number int, part, rest []byte) {
+// line without its end was changed there: a write that was cut short leaves the beginning of a line. further is how many bytes of the
+// segment's .bin no seal covers.
+func (v *segmentCheck) checkTail(path string, number int, part, rest []byte, further int64) {
 	var l sealLine
 	if n := len(rest) - 1; n > 0 && json.Unmarshal(rest[:n], &l) == nil && (l.Seal != nil || l.ID != "") {
 		v.addFault(path, fmt.Sprintf("the end of line %d", number), fmt.Sprintf("%q", rest[n:]))
 		return
 	}
-	if len(part) > 0 || len(rest) > 0 {
+	if len(part) > 0 || len(rest) > 0 || further > 0 {
 		v.Open = append(v.Open, filepath.Base(path))
 	}
 }

@@ -2,6 +2,7 @@ package archive
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"os"
@@ -198,4 +199,34 @@ func TestAPartThatCouldNotBeWrittenLeavesNothing(t *testing.T) {
 	entries, _ := entriesOf(t, dir)
 	require.Len(t, entries, 4)
 	require.EqualValues(t, 3, entries[3].Step)
+}
+
+// A low finding of earlier readers: the end of the newest segment could be cut off at a seal, and nothing told. What is left over in one of
+// its files is named; where both are cut the step of the last seal tells.
+func TestACutEndOfTheNewestSegmentIsTold(t *testing.T) {
+	t.Parallel()
+	dir := writeArchive(t)
+	found, err := Verify(dir)
+	require.NoError(t, err)
+	require.EqualValues(t, 6, found.Last)
+	path := linesPath(dir, 2)
+	lines, err := os.ReadFile(path)
+	require.NoError(t, err)
+	cuts := 0
+	for at, line := 0, []byte(nil); at < len(lines); at += len(line) {
+		line = lines[at : at+bytes.IndexByte(lines[at:], '\n')+1]
+		var l sealLine
+		require.NoError(t, json.Unmarshal(line, &l))
+		if l.Seal == nil || l.Seal.Step == 6 {
+			continue
+		}
+		cuts++
+		require.NoError(t, os.WriteFile(path, lines[:at+len(line)], 0o644))
+		found, err := Verify(dir)
+		require.NoError(t, err)
+		require.Empty(t, found.Faults)
+		require.Equal(t, []string{"000002.jsonl"}, found.Open)
+		require.Equal(t, l.Seal.Step, found.Last)
+	}
+	require.Equal(t, 2, cuts)
 }

@@ -280,6 +280,17 @@ func (s *Store) PurgedUpTo(stream string, created time.Time) uint64 {
 	return mark.UpTo
 }
 
+// ReadPurged returns when the stream was made that a store's run has purged, and the sequence up to which it was, or was about to be; 0 where
+// nothing was purged.
+func ReadPurged(dir string) (created time.Time, upTo uint64, err error) {
+	var mark purgeMark
+	err = readJSON(filepath.Join(dir, purgedFile), &mark)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return time.Time{}, 0, fmt.Errorf("read how far the stream was purged: %w", err)
+	}
+	return mark.Created, mark.UpTo, nil
+}
+
 // ForgetPurged removes the mark of purged messages: their stream is gone, or its sequences are used again.
 func (s *Store) ForgetPurged() error {
 	err := os.Remove(filepath.Join(s.cfg.Dir, purgedFile))

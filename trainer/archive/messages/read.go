@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"iter"
 	"slices"
+	"time"
 )
 
 // ErrNotKept is returned for a trajectory that no segment has.
@@ -174,7 +175,12 @@ type Verified struct {
 	Damage             []*Damage
 	// Notes say which messages were purged before they were kept.
 	Notes []string
+
+	last map[int64]uint64 // the highest sequence, by the stream's creation
 }
+
+// LastOf is the sequence up to which segments have messages of the stream that was made then; 0 where there is none.
+func (v *Verified) LastOf(created time.Time) uint64 { return v.last[created.UnixNano()] }
 
 // Verify reads every byte of a store's segments, and looks for segments that are missing between others.
 func Verify(store Segments) (*Verified, error) {
@@ -182,8 +188,9 @@ func Verify(store Segments) (*Verified, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &Verified{}
+	out := &Verified{last: map[int64]uint64{}}
 	for i, s := range segments {
+		out.last[s.created] = max(out.last[s.created], s.Last)
 		var index *Index
 		err := readSegment(store, s.Name, func(r *segmentReader) error {
 			index = r.index
