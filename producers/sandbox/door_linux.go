@@ -10,9 +10,9 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime/debug"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -70,17 +70,16 @@ func doorMain() int {
 	if err := unix.CloseRange(ControlFD, ^uint(0), unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return fail("close its descriptors", err)
 	}
-	var limits []rlimit
-	for _, limit := range d.Limits.processLimits(0) {
-		if doorSets(limit) {
-			limits = append(limits, limit)
-		}
+	last, err := prepareLast(name, argv, os.Environ(), d.Limits)
+	if err != nil {
+		return fail("name the program", err)
 	}
-	env := os.Environ()
-	if err := setLimits(0, limits); err != nil {
+	debug.SetGCPercent(-1) // nothing is to allocate beyond the limit of memory
+	if err := setLimits(0, []rlimit{{unix.RLIMIT_NPROC, uint64(d.Limits.Processes)}}); err != nil {
 		return fail("set limits", err)
 	}
-	return fail("start "+argv[0], syscall.Exec(name, argv, env))
+	doing, errno := last.become()
+	return fail(doing+argv[0], errno)
 }
 
 // openListener listens, and hands the listening socket out.

@@ -48,6 +48,9 @@ type kept struct {
 	// asked is when the processes of an operator's command were killed, so that the command ends by itself; zero before.
 	asked time.Time
 	timer *time.Timer
+	// begun is read by hasBegun; nil where there is no stage. settled is closed when it is known whether the program has started.
+	begun   *os.File
+	settled chan struct{}
 	// dir is the folder of the machine that stands for /tmp where there is no namespace.
 	dir string
 }
@@ -176,7 +179,7 @@ func (k *keeper) forkProgram(r *request, files []*os.File) error {
 	if r.Launch == nil || len(files) != 4+len(r.Launch.Files) {
 		return fmt.Errorf("a start with %d descriptors", len(files))
 	}
-	s := &kept{id: r.ID, launch: r.Launch, pidfd: -1}
+	s := &kept{id: r.ID, launch: r.Launch, pidfd: -1, settled: make(chan struct{})}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	after, err := k.startOuter(s, files)
@@ -186,7 +189,10 @@ func (k *keeper) forkProgram(r *request, files []*os.File) error {
 	}
 	k.children[s.outer], k.byID[s.id] = s, s
 	s.timer = time.AfterFunc(s.launch.Limits.Lifetime, func() { k.killSandbox(s.id, whyLifetime) })
-	go after()
+	go func() {
+		defer close(s.settled)
+		after()
+	}()
 	return nil
 }
 

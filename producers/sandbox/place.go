@@ -152,19 +152,23 @@ func (p *Pool) checkStart(spec Spec) error {
 func (p *Process) awaitStart(ctx context.Context, listens bool) (*Process, error) {
 	select {
 	case <-p.start:
-		if listens {
-			if err := p.awaitListener(ctx); err != nil {
-				p.Close()
-				return nil, unavailableError("start a sandbox: %v", err)
-			}
-		}
-		return p, nil
 	case <-p.ended:
-		why := p.whyNot() // before its standard error is closed
-		p.hangUp()
-		return nil, unavailableError("start a sandbox: %s", why)
+		select {
+		case <-p.start: // and has ended since
+		default:
+			why := p.whyNot() // before its standard error is closed
+			p.hangUp()
+			return nil, unavailableError("start a sandbox: %s", why)
+		}
 	case <-ctx.Done():
 		p.Close()
 		return nil, fmt.Errorf("start a sandbox: %w", context.Cause(ctx))
 	}
+	if listens {
+		if err := p.awaitListener(ctx); err != nil {
+			p.Close()
+			return nil, unavailableError("start a sandbox: %v", err)
+		}
+	}
+	return p, nil
 }

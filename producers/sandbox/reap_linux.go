@@ -59,6 +59,9 @@ func (k *keeper) recordEnd(pid int, status unix.WaitStatus) {
 			_ = unix.Close(s.pidfd)
 		}
 		removeDir(s.dir)
+		if s.launch.Tier != TierFull {
+			<-s.settled // a start is reported before its end; admitFirst looks for the end itself
+		}
 		k.sendEvent(exit)
 	})
 }

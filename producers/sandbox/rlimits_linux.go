@@ -26,7 +26,6 @@ const noCore = 1
 // processLimits are the limits of a program's processes. files is how many descriptors it starts with beside the usual ones.
 func (l Limits) processLimits(files int) []rlimit {
 	return []rlimit{
-		{unix.RLIMIT_AS, uint64(l.Memory)},
 		{unix.RLIMIT_NPROC, uint64(l.Processes)},
 		{unix.RLIMIT_CPU, uint64(math.Ceil(l.CPU.Seconds()))},
 		{unix.RLIMIT_FSIZE, uint64(l.FileSize)},
@@ -36,23 +35,28 @@ func (l Limits) processLimits(files int) []rlimit {
 		{unix.RLIMIT_MSGQUEUE, 0},
 		{unix.RLIMIT_RTPRIO, 0},
 		{unix.RLIMIT_SIGPENDING, 1024},
+		{unix.RLIMIT_AS, uint64(l.Memory)},
 	}
 }
 
 // setLimits limits another process, or this process where pid is 0.
 func setLimits(pid int, limits []rlimit) error {
 	for _, l := range limits {
-		v := unix.Rlimit{Cur: l.value, Max: l.value}
-		// A lower limit of the machine's own stands: only root may raise a hard limit.
-		var now unix.Rlimit
-		if err := unix.Prlimit(pid, l.resource, nil, &now); err == nil && now.Max < v.Max {
-			v = unix.Rlimit{Cur: now.Max, Max: now.Max}
-		}
+		v := lowerLimit(pid, l)
 		if err := unix.Prlimit(pid, l.resource, &v, nil); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// lowerLimit is the limit that a process may be given: a lower limit of the machine's own stands, since only root may raise a hard limit.
+func lowerLimit(pid int, l rlimit) unix.Rlimit {
+	var now unix.Rlimit
+	if err := unix.Prlimit(pid, l.resource, nil, &now); err == nil && now.Max < l.value {
+		return unix.Rlimit{Cur: now.Max, Max: now.Max}
+	}
+	return unix.Rlimit{Cur: l.value, Max: l.value}
 }
 
 // limitOther limits the first process of a sandbox. Linux permits that to a process of the same real user, or with

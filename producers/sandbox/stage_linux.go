@@ -9,18 +9,24 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
-	"unsafe"
 
 	"github.com/landlock-lsm/go-landlock/landlock"
 	"golang.org/x/sys/unix"
 )
 
-// fdLaunch is the descriptor from which the stage reads its launch.
-const fdLaunch = 4
+// Descriptors of the stage beside its program's: it reads its launch from fdLaunch, and writes to fdBegun when it has done its part.
+const (
+	fdLaunch = 4
+	fdBegun  = 5
+)
+
+// stageEnv is the stage's own environment: a runtime that interrupts a goroutine allocates.
+const stageEnv = "GODEBUG=asyncpreemptoff=1"
 
 // execStage starts a program without namespaces: by way of the stage, which limits itself and becomes the program, or by the operator's
 // command line.
@@ -48,9 +54,18 @@ func (k *keeper) execStage(s *kept, files []*os.File) (func(), error) {
 			return nil, err
 		}
 		defer spec.Close()
-		attr.Files = append(attr.Files, spec.Fd())
+		begun, begins, err := os.Pipe()
+		if err != nil {
+			return nil, err
+		}
+		s.begun = begun
+		defer begins.Close()
+		attr.Files, attr.Env = append(attr.Files, spec.Fd(), begins.Fd()), []string{stageEnv}
 	}
 	if s.outer, err = syscall.ForkExec(name, argv, attr); err != nil {
+		if s.begun != nil {
+			_ = s.begun.Close()
+		}
 		return nil, fmt.Errorf("start %s: %w", argv[0], err)
 	}
 	s.first = s.outer
@@ -58,7 +73,21 @@ func (k *keeper) execStage(s *kept, files []*os.File) (func(), error) {
 		s.pidfd = -1
 		_ = unix.Kill(s.outer, unix.SIGKILL) // our child, not waited for
 	}
-	return func() { k.sendEvent(event{Kind: eventStarted, ID: s.id, Pid: s.first}) }, nil
+	return func() {
+		if s.hasBegun() {
+			k.sendEvent(event{Kind: eventStarted, ID: s.id, Pid: s.first})
+		}
+	}, nil
+}
+
+// hasBegun waits until the stage has done its part, and reports false where it ended before: it never became the program.
+func (s *kept) hasBegun() bool {
+	if s.begun == nil {
+		return true // an operator's command, which has no stage
+	}
+	defer s.begun.Close()
+	n, _ := s.begun.Read(make([]byte, 1)) // at the stage's end its descriptor closes
+	return n > 0
 }
 
 // uidPlaceholder is in an operator's command line that gives the program a user of its own.
@@ -131,9 +160,14 @@ func newDir(l *launch, files []*os.File) (string, error) {
 // stageMain is the program between the keeper and a program that runs without namespaces.
 func stageMain() int {
 	runtime.LockOSThread() // the filter belongs to the thread, and this thread becomes the program
+	debug.SetGCPercent(-1) // nothing else is to allocate beyond the limit of memory
 	fail := func(doing string, err error) int {
 		fmt.Fprintf(os.Stderr, "weir: sandbox: %s: %v\n", doing, err)
 		return 126
+	}
+	failProgram := func(doing string, err error) int {
+		_, _ = unix.Write(fdBegun, []byte{1}) // what is left is the program's own fault
+		return fail(doing, err)
 	}
 	var l launch
 	spec := os.NewFile(fdLaunch, "launch")
@@ -144,7 +178,7 @@ func stageMain() int {
 	_ = unix.CloseRange(4, ^uint(0), unix.CLOSE_RANGE_CLOEXEC)
 	name, err := lookIn(l.Argv[0])
 	if err != nil {
-		return fail("find the program", err)
+		return failProgram("find the program", err)
 	}
 	// Orphans of the program stay with it while it lives, and come to the keeper, which ends them, when it has ended.
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
@@ -162,52 +196,28 @@ func stageMain() int {
 			return fail("give up new privileges", err)
 		}
 	}
-	// Before the limit of memory, which this process is beyond: after it nothing may be allocated.
-	filter := newFilter(sockets{}, machineFiles{landlock: version, owned: l.UID == 0})
-	program, err := prepareProgram(name, l.Argv, l.Env)
+	last, err := prepareLast(name, l.Argv, l.Env, l.Limits)
 	if err != nil {
-		return fail("name the program", err)
+		return failProgram("name the program", err)
+	}
+	last.begins = 1
+	if l.Tier == TierLandlock && !strings.HasPrefix(l.Without, withoutFilter) {
+		filter := newFilter(sockets{}, machineFiles{landlock: version, owned: l.UID == 0})
+		last.filter = unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
 	}
 	if err := setLimits(0, l.ownLimits()); err != nil {
 		return fail("set limits", err)
 	}
-	if l.Tier == TierLandlock && !strings.HasPrefix(l.Without, withoutFilter) {
-		if err := installFilter(filter); err != nil {
-			return fail("install the filter", err)
-		}
-	}
-	return fail("become "+name, program.become())
+	doing, errno := last.become()
+	return fail(doing+name, errno)
 }
 
-// prepared is a program with its arguments as the kernel takes them.
-type prepared struct {
-	name      *byte
-	argv, env []*byte
-}
-
-func prepareProgram(name string, argv, env []string) (p prepared, err error) {
-	if p.name, err = unix.BytePtrFromString(name); err == nil {
-		p.argv, err = syscall.SlicePtrFromStrings(argv)
-	}
-	if err == nil {
-		p.env, err = syscall.SlicePtrFromStrings(env)
-	}
-	return p, err
-}
-
-// become has the program take the place of this process. It allocates nothing, and returns where that fails.
-func (p *prepared) become() error {
-	_, _, errno := unix.RawSyscall(unix.SYS_EXECVE,
-		uintptr(unsafe.Pointer(p.name)), uintptr(unsafe.Pointer(&p.argv[0])), uintptr(unsafe.Pointer(&p.env[0])))
-	return errno
-}
-
-// ownLimits are the limits that hold without a user namespace. The number of a user's processes cannot be bounded where others
-// have the user too.
+// ownLimits are the limits that hold without a user namespace, but that of memory, which is the last. The number of a user's processes
+// cannot be bounded where others have the user too.
 func (l *launch) ownLimits() []rlimit {
 	var out []rlimit
 	for _, limit := range l.Limits.processLimits(0) {
-		if limit.resource != unix.RLIMIT_NPROC || l.UID > 0 {
+		if limit.resource != unix.RLIMIT_AS && (limit.resource != unix.RLIMIT_NPROC || l.UID > 0) {
 			out = append(out, limit)
 		}
 	}
@@ -265,15 +275,4 @@ func landlockVersion() int {
 		return 0
 	}
 	return int(v)
-}
-
-// installFilter sets the filter of this thread.
-func installFilter(filter []unix.SockFilter) error {
-	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
-	_, _, errno := unix.RawSyscall6(unix.SYS_PRCTL, unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&program)), 0, 0, 0)
-	runtime.KeepAlive(filter)
-	if errno != 0 {
-		return errno
-	}
-	return nil
 }
