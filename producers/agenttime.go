@@ -15,7 +15,7 @@ func (limitPassedError) Is(target error) bool {
 	return target == errTimedOut || target == context.DeadlineExceeded
 }
 
-// agentTime is what is left of an episode's time limit. It runs but while the episode waits for an agent that comes by itself. The lock
+// agentTime is what is left of an episode's time limit. It runs but while the episode waits: see [Episode.HoldTime]. The lock
 // of the episode's activity guards it; nil is no limit that stands still.
 type agentTime struct {
 	left  time.Duration
@@ -65,20 +65,51 @@ func (l *agentTime) holdTime(still bool, now time.Time) {
 
 // NoteUnclaimed notes whether the episode waits for an agent that comes for it by itself.
 func (e *Episode) NoteUnclaimed(unclaimed bool) {
-	a, now := &e.activity, time.Now()
+	a := &e.activity
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if unclaimed == a.unclaimed {
 		return
 	}
+	a.unclaimed = unclaimed
 	if unclaimed {
-		a.unclaimedSince = now
+		e.countWait(1)
 	} else {
-		a.waited += now.Sub(a.unclaimedSince)
+		e.countWait(-1)
 	}
-	a.unclaimed, a.newest = unclaimed, now
-	a.limit.holdTime(unclaimed, now)
-	e.journal.holdTime(unclaimed, now)
+}
+
+// HoldTime has the time of the episode stand still until goOn is called: nothing can be done for it meanwhile, as others have what it waits
+// for. goOn is called once.
+func (e *Episode) HoldTime() (goOn func()) {
+	a := &e.activity
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	e.countWait(1)
+	return func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		e.countWait(-1)
+	}
+}
+
+// countWait counts a wait that begins, or ends: time stands still while there is any. The lock of the activity is held.
+func (e *Episode) countWait(by int) {
+	a, now := &e.activity, time.Now()
+	before := a.waits > 0
+	a.waits += by
+	still := a.waits > 0
+	if still == before {
+		return
+	}
+	if still {
+		a.stillSince = now
+	} else {
+		a.waited += now.Sub(a.stillSince)
+	}
+	a.newest = now
+	a.limit.holdTime(still, now)
+	e.journal.holdTime(still, now)
 }
 
 // holdTime has the time of the episode stand still, or run on.

@@ -12,6 +12,10 @@ import (
 // it: the ticket is tried again.
 var ErrUnavailable = errors.New("unavailable")
 
+// ErrNoRoom is returned, wrapped, by the opening of a session that nobody took, for all are full or away: nothing was done for the
+// episode. It is an ErrUnavailable, of which the ticket has not failed: it goes back.
+var ErrNoRoom = fmt.Errorf("%w: nobody has room", ErrUnavailable)
+
 // ErrMayHaveRun is returned, wrapped beside [ErrUnavailable], by a tool whose call went out and has no answer: nobody can say whether it
 // happened. With a journal, a call that may change something outside is then not made again, and its episode ends.
 var ErrMayHaveRun = errors.New("the call may have happened")

@@ -72,7 +72,7 @@ type journal struct {
 
 	mu      sync.Mutex
 	began   time.Time
-	held    time.Time     // since when the episode waits for an agent; the zero time where it does not
+	held    time.Time     // since when the episode waits; the zero time where it does not
 	before  time.Duration // how long other producers have worked on the episode
 	pending schemas.JournalRecord
 	later   []entryMaker // of a young episode: its entries are made with its first record

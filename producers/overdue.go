@@ -32,15 +32,16 @@ type activity struct {
 	asked, waiting int
 	// calling are the tools and the reward whose calls have not returned, in the order of their begin.
 	calling []*string
-	// unclaimed is whether nobody has come yet for an episode of an agent that comes by itself, and unclaimedSince since when that was
-	// so last.
-	unclaimed      bool
-	unclaimedSince time.Time
-	// newest is when a request, a call or the wait for an agent began or ended last; the zero time before the first.
+	// unclaimed is whether nobody has come yet for an episode of an agent that comes by itself.
+	unclaimed bool
+	// newest is when a request, a call or a wait began or ended last; the zero time before the first.
 	newest time.Time
-	// waited is how long the episode waited for agents that have come, and limit its time limit, which stood still meanwhile.
-	waited time.Duration
-	limit  *agentTime
+	// waits counts the waits that have not ended, and stillSince is when the first of them began. waited is how long the waits before
+	// took, and limit the time limit, which stood still meanwhile.
+	waits      int
+	stillSince time.Time
+	waited     time.Duration
+	limit      *agentTime
 }
 
 // beginRequest notes a request to the policy. The returned function notes its answer.

@@ -136,12 +136,14 @@ func (e *Episode) runAgent(ctx context.Context) (schemas.StopReason, error) {
 	if cause := context.Cause(ctx); cause != nil {
 		return "", cause
 	}
-	agentCtx, cancel := e.limitAgent(ctx)
-	defer cancel()
-	if err := e.openSessions(agentCtx); err != nil {
+	end, err := e.openInTime(ctx)
+	defer end()
+	if err != nil {
 		return "", err
 	}
-	err := guardPart(fmt.Sprintf("agent %T", e.env.Agent), func() error { return e.env.Agent.Run(agentCtx, e) })
+	agentCtx, cancel := e.limitAgent(ctx)
+	defer cancel()
+	err = guardPart(fmt.Sprintf("agent %T", e.env.Agent), func() error { return e.env.Agent.Run(agentCtx, e) })
 	var stopped *StoppedError
 	switch {
 	case findPanic(err) != nil:

@@ -5,7 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 )
+
+// openInTime opens the sessions of the episode, whose own time does not begin before: where all workers are full, sessions are
+// waited for. The wait is bounded by as much time again. The caller calls end when the sessions are closed, or the agent has ended.
+func (e *Episode) openInTime(ctx context.Context) (end func(), err error) {
+	defer e.HoldTime()()
+	opening, cancel := context.WithCancelCause(ctx)
+	if limit := e.ticket.Limits.Timeout; limit > 0 {
+		timer := time.AfterFunc(limit, func() { cancel(limitPassedError{}) })
+		defer timer.Stop()
+	}
+	return func() { cancel(nil) }, e.openSessions(opening)
+}
 
 // openSessions opens the episode's tools that keep something for it. Where a session fails, the episode does not begin.
 func (e *Episode) openSessions(ctx context.Context) error {
@@ -25,6 +38,9 @@ func (e *Episode) openSessions(ctx context.Context) error {
 		}
 		if errors.Is(err, ErrPrompt) {
 			return fmt.Errorf("prompt %s: open a session of tool %s: %w", e.ticket.Prompt.ID, tool.Spec().Name, err)
+		}
+		if errors.Is(err, ErrNoRoom) {
+			return fmt.Errorf("%w: open a session of tool %s: %w", ErrNotBegun, tool.Spec().Name, err)
 		}
 		if err != nil {
 			return blamePart(PartTool, tool.Spec().Name, fmt.Errorf("open a session: %w: %w", ErrUnavailable, err))

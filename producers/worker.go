@@ -218,7 +218,7 @@ func (w *worker) endTicket(settling context.Context, lease Lease, journal *journ
 	case errors.Is(err, ErrNotBegun):
 		w.metrics.episodeDropped("not_begun", "")
 		level, delay := slog.LevelDebug, w.cfg.RetryDelay
-		if errors.Is(err, ErrUnavailable) { // this producer can begin none
+		if errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrNoRoom) { // this producer can begin none
 			delay = w.cfg.retryDelay(countDeliveries(lease))
 			if w.noteOutcome(ticket.Task, err) {
 				level = slog.LevelWarn

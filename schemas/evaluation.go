@@ -37,7 +37,7 @@ const (
 	EvaluationNothing  EvaluationOutcome = "nothing"  // the policy had no room for a single token
 	EvaluationFull     EvaluationOutcome = "full"     // the producer has as many evaluations as it takes
 	EvaluationDraining EvaluationOutcome = "draining" // the producer stops, or is paused
-	EvaluationUnserved EvaluationOutcome = "unserved" // no engine sampled the version in time
+	EvaluationUnserved EvaluationOutcome = "unserved" // no engine sampled the version in time, or no tool worker had room
 	EvaluationFailed   EvaluationOutcome = "failed"   // the machinery failed
 	EvaluationRefused  EvaluationOutcome = "refused"  // the ticket is wrong, or of a task that the producer does not have
 )

@@ -3,6 +3,7 @@
 package endpoint
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -129,12 +130,14 @@ var errTimedOut = errors.New("the episode's time limit")
 
 // runEpisode runs the episode to its end.
 func (a *episode) runEpisode(ctx context.Context) (*schemas.Trajectory, *producers.Transcript, error) {
-	running, cancel := ctx, context.CancelFunc(func() {})
-	if timeout := a.ticket.Limits.Timeout; timeout > 0 {
-		running, cancel = context.WithTimeoutCause(ctx, timeout, errTimedOut)
+	end, err := a.openInTime(ctx)
+	defer end()
+	if err != nil {
+		return nil, nil, cmp.Or(context.Cause(ctx), err)
 	}
+	running, cancel := a.limitTime(ctx)
 	defer cancel()
-	err := a.runTurns(running)
+	err = a.runTurns(running)
 	switch {
 	case context.Cause(ctx) != nil:
 		return nil, nil, context.Cause(ctx)
@@ -163,11 +166,25 @@ func (a *episode) runEpisode(ctx context.Context) (*schemas.Trajectory, *produce
 	}, a.transcript, nil
 }
 
+// openInTime opens the sessions. The wait for them is bounded by the episode's time limit, and no part of its time. The caller
+// calls end when the episode has ended.
+func (a *episode) openInTime(ctx context.Context) (end func(), err error) {
+	opening, end := a.limitTime(ctx)
+	err = a.openSessions(opening)
+	a.started = time.Now().UTC()
+	return end, err
+}
+
+// limitTime bounds a context by the episode's time limit.
+func (a *episode) limitTime(ctx context.Context) (context.Context, context.CancelFunc) {
+	if timeout := a.ticket.Limits.Timeout; timeout > 0 {
+		return context.WithTimeoutCause(ctx, timeout, errTimedOut)
+	}
+	return ctx, func() {}
+}
+
 // runTurns asks until the model answers, or a limit is reached.
 func (a *episode) runTurns(ctx context.Context) error {
-	if err := a.openSessions(ctx); err != nil {
-		return err
-	}
 	a.writePrompt()
 	for {
 		got, stop, err := a.askModel(ctx)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -69,6 +70,7 @@ type tool struct {
 	world          string
 	fail           error
 	done           bool
+	opens          time.Duration // how long a session takes to open
 }
 
 func (*tool) Spec() producers.ToolSpec { return producers.ToolSpec{Name: "look"} }
@@ -78,7 +80,12 @@ func (l *tool) Call(_ context.Context, c producers.Call) (producers.Observation,
 	return producers.Observation{Text: "seen " + c.Arguments, Done: l.done, Answer: &answer}, l.fail
 }
 
-func (l *tool) Open(_ context.Context, s producers.Session) error {
+func (l *tool) Open(ctx context.Context, s producers.Session) error {
+	select {
+	case <-time.After(l.opens):
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 	l.opened.Add(1)
 	l.world = string(s.World)
 	return nil
@@ -196,4 +203,23 @@ func TestAnEndpointThatIsAwayIsUnavailable(t *testing.T) {
 	for _, want := range []string{"url:", "model: "} {
 		require.ErrorContains(t, Config{}.Validate(), want)
 	}
+}
+
+// Finding 13.2: the time in which an episode waits for its sessions is not the endpoint's.
+func TestTheTimeOfAnEndpointBeginsWhenTheSessionsAreOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit = time.Minute
+		ticket := &schemas.Ticket{Run: "r", ID: "e", Prompt: schemas.Prompt{ID: "p", Text: "where ?"}, Limits: schemas.Limits{MaxTurns: 2, Timeout: limit}}
+		asked := time.Now()
+		a := &episode{ticket: ticket, env: producers.Environment{Tools: []producers.Tool{&tool{opens: 50 * time.Second}}}}
+		end, err := a.openInTime(t.Context())
+		defer end()
+		require.NoError(t, err)
+		require.Equal(t, 50*time.Second, a.started.Sub(asked.UTC()))
+		a.env.Tools = []producers.Tool{&tool{opens: time.Hour}}
+		end, err = a.openInTime(t.Context())
+		defer end()
+		require.ErrorIs(t, err, errTimedOut)
+		require.Equal(t, limit+50*time.Second, time.Since(asked))
+	})
 }

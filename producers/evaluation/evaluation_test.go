@@ -3,6 +3,7 @@ package evaluation_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"sync/atomic"
@@ -401,4 +402,26 @@ func answering(t require.TestingT, nc *nats.Conn, subject string, answer func(*n
 		_ = sub.Unsubscribe()
 		_ = nc.Flush()
 	}
+}
+
+// fullTool is a tool for whose sessions nobody has room.
+type fullTool struct{ double }
+
+func (fullTool) Open(context.Context, producers.Session) error {
+	return fmt.Errorf("%w: the episode's time limit", producers.ErrNoRoom)
+}
+
+func (fullTool) Close(context.Context, string) error { return nil }
+
+// Finding 13.2: an evaluation for whose session no tool worker had room counted as failed.
+func TestAnEvaluationForWhoseSessionNobodyHasRoomWaits(t *testing.T) {
+	t.Parallel()
+	f := newField(t)
+	run := f.attach()
+	envs := environments(&agent{}, 7)
+	full := envs["letters"]
+	full.Tools = []producers.Tool{fullTool{}}
+	envs["letters"] = full
+	f.produce("p1", 8, envs)
+	require.Equal(t, schemas.EvaluationUnserved, outcome(t, run.NATS(), run.EvaluationsSubject(), ticket(7)))
 }

@@ -240,7 +240,7 @@ func (s *server) runTicket(ctx context.Context, ticket *schemas.Ticket) *schemas
 		return s.newRefusal(ticket, schemas.EvaluationDraining, errDraining.Error())
 	case producers.NothingSampled(err):
 		return s.newRefusal(ticket, schemas.EvaluationNothing, err.Error())
-	case producers.Unserved(err):
+	case producers.Unserved(err), errors.Is(err, producers.ErrNoRoom):
 		return s.newRefusal(ticket, schemas.EvaluationUnserved, err.Error())
 	default:
 		if panicked, ok := errors.AsType[*producers.PanicError](err); ok {

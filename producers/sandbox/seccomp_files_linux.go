@@ -43,7 +43,8 @@ func (p *program) limitFiles(f machineFiles) {
 }
 
 // limitRequests lets requests of ioctl(2) to terminals, pipes and sockets pass. Requests to devices
-// Landlock governs since version 5, and requests to file systems never: they change flags of files that may only be read, and make and delete volumes.
+// Landlock governs since version 5, and requests to file systems never: they change flags of files that may only be
+// read, and make and delete volumes.
 func (p *program) limitRequests() {
 	p.andWord(typeOfRequest)
 	p.actUnless(requestsOfTTY, actErrno(unix.ENOTTY))

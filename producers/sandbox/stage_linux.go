@@ -255,7 +255,8 @@ func restrictFiles(l *launch, version int) error {
 
 // landlocks are all that each version of Landlock governs, from version 1 on.
 var landlocks = [...]landlock.Config{
-	landlock.V1, landlock.V2, landlock.V3, landlock.V4, landlock.V5, landlock.V6, landlock.V7, landlock.V8, landlock.V9, landlock.V10, landlock.V11,
+	landlock.V1, landlock.V2, landlock.V3, landlock.V4, landlock.V5, landlock.V6,
+	landlock.V7, landlock.V8, landlock.V9, landlock.V10, landlock.V11,
 }
 
 // landlockVersion is the version of Landlock that restricts the program, 0 where the kernel has none.

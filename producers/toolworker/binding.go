@@ -123,7 +123,7 @@ func (b *binding) findWorker(ctx context.Context) error {
 			c.warnOfNoWorker(waited, b.told.Episode, err)
 		}
 		if err := c.pauseBeforeRetry(ctx, pause, try-elsewhere); err != nil {
-			return err
+			return fmt.Errorf("%w: %w", producers.ErrNoRoom, err)
 		}
 	}
 }

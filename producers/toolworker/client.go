@@ -182,6 +182,9 @@ func (e *exchange) waitReply(ctx context.Context, replies <-chan *nats.Msg) (*sc
 	for {
 		select {
 		case <-ctx.Done():
+			if e.worker == "" { // nobody has taken it
+				return nil, fmt.Errorf("%w: %w", producers.ErrNoRoom, context.Cause(ctx))
+			}
 			return nil, context.Cause(ctx)
 		case <-c.closed:
 			return nil, fmt.Errorf("call a tool worker: %w", streams.ErrClosed)

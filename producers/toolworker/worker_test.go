@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-rl/weir/producers"
@@ -177,7 +178,59 @@ func TestAFullWorkerRefusesAndTheNextIsAsked(t *testing.T) {
 	// Nor does it after its time.
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, errors.New("its time is over"))
 	defer cancel()
-	require.ErrorContains(t, tool.(producers.SessionTool).Open(ctx, told("e5")), "its time is over")
+	err = tool.(producers.SessionTool).Open(ctx, told("e5"))
+	require.ErrorContains(t, err, "its time is over")
+	require.ErrorIs(t, err, producers.ErrNoRoom)
+}
+
+// Finding 13.2: an episode that no worker took has not failed; an episode whose session a worker begins to open, and does not come to an end with, has.
+func TestAnOpeningThatNoWorkerTookFoundNoRoom(t *testing.T) {
+	f := newField(t)
+	lasting := errors.New("its time is over")
+	tool := f.caller(toolworker.ClientOptions{Again: 10 * time.Second}, &counter{})[0].(producers.SessionTool)
+	tryOpen := func(until context.Context) error {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		defer cancel(nil)
+		defer context.AfterFunc(until, func() { cancel(lasting) })()
+		return tool.Open(ctx, told("e"))
+	}
+	soon, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	err := tryOpen(soon)
+	require.ErrorIs(t, err, lasting)
+	require.ErrorIs(t, err, producers.ErrNoRoom, "there is none")
+
+	begun, begin := context.WithCancel(t.Context())
+	nc := f.attach().NATS()
+	said := 0
+	heard, err := nc.Subscribe(">", func(m *nats.Msg) {
+		r := new(schemas.ToolReply)
+		if schemas.Unmarshal(m.Data, r) == nil && r.Worker == "a" && !r.Done {
+			if said++; said == 2 { // the caller has heard the first
+				begin()
+			}
+		}
+	})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, heard.Unsubscribe()) }()
+	require.NoError(t, nc.Flush())
+	done := make(chan struct{})
+	defer close(done)
+	f.worker("a", nil, openingFor{&counter{}, func() { <-done }})
+	err = tryOpen(begun)
+	require.ErrorIs(t, err, lasting)
+	require.NotErrorIs(t, err, producers.ErrNoRoom)
+}
+
+// openingFor is a counter whose sessions take as long to open as wait does.
+type openingFor struct {
+	*counter
+	wait func()
+}
+
+func (o openingFor) Open(ctx context.Context, s producers.Session) error {
+	o.wait()
+	return o.counter.Open(ctx, s)
 }
 
 // Finding 13 R7: sessions that take sandboxes are admitted by how many they take, the others as without; a session that takes more than all is alone.
