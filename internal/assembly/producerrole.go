@@ -33,7 +33,7 @@ func (s *Run) runProducers(ctx context.Context, run *streams.Run, c *Course) err
 	claims, evaluated := new(producers.Claims), new(producers.Claims)
 	for i := range s.Config.Run.Producers {
 		role := newProducerRole(s.newProcess(), run, c)
-		role.claims, role.claimsEvaluated = claims, evaluated
+		role.claims, role.claimsEvaluated, role.trains = claims, evaluated, true
 		if several {
 			role.setNumber(i + 1)
 		}
@@ -51,6 +51,8 @@ type producerRole struct {
 	// number is the producer's among several of its process, from 1; 0 is alone. collectors registers its metrics.
 	number     int
 	collectors prometheus.Registerer
+	// trains is whether the process has the run's trainer too, and so its sandboxes those of the scores.
+	trains bool
 	// claims and claimsEvaluated are shared by the producers of a process, whose tools are the same; nil where it has one.
 	claims, claimsEvaluated *producers.Claims
 
@@ -143,7 +145,7 @@ func (p *producerRole) openSandboxes(ctx context.Context) error {
 	if p.number == 1 {
 		inProcess = p.cfg.Run.Producers
 	}
-	for _, line := range FewPlaces(p.cfg, inProcess) {
+	for _, line := range FewPlaces(p.cfg, inProcess, p.trains) {
 		p.log.Warn(line)
 	}
 	return nil

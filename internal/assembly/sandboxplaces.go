@@ -10,11 +10,16 @@ import (
 )
 
 // FewPlaces has a line for each task whose episodes take several places among sandbox.most, where the episodes at once of a process with
-// so many producers can hold all places while each waits for another.
-func FewPlaces(cfg *config.Config, producers int) []string {
-	scored := 0
-	if cfg.Eval.At == config.EvalAtProducers && cfg.Eval.Every > 0 {
+// so many producers can hold all places while each waits for another. trains is whether the process has the trainer too.
+func FewPlaces(cfg *config.Config, producers int, trains bool) []string {
+	scored, ofScores := 0, ""
+	switch {
+	case cfg.Eval.Every == 0:
+	case cfg.Eval.At == config.EvalAtProducers:
 		scored = cfg.Producer.Evaluations * producers
+	case trains: // its scores run in the sandboxes of the producers
+		scored = min(cfg.Eval.Concurrency, cfg.Eval.Questions)
+		ofScores = fmt.Sprintf(", %d of them of scores (eval.concurrency),", scored)
 	}
 	episodes := min(cfg.Producer.Concurrency*producers, cfg.Trainer.Tickets()) + scored
 	shared := sharedHolders(cfg, "")
@@ -31,12 +36,16 @@ func FewPlaces(cfg *config.Config, producers int) []string {
 			continue
 		}
 		advice := fmt.Sprintf("set sandbox.most to %d or more", episodes*further+1+len(shared))
-		if fits := ((room-1)/further - scored) / producers; fits > 0 {
+		fits := ((room-1)/further - scored) / producers
+		if fits <= 0 && ofScores != "" {
+			advice += ", or score elsewhere (eval.at: producers) or fewer at once"
+		}
+		if fits > 0 {
 			advice += fmt.Sprintf(", or producer.concurrency to %d or less", fits)
 		}
-		lines = append(lines, fmt.Sprintf("an episode of task %s takes %d places (%s), and %d episodes at once%s can hold all %d of "+
+		lines = append(lines, fmt.Sprintf("an episode of task %s takes %d places (%s), and %d episodes at once%s%s can hold all %d of "+
 			"sandbox.most while each waits for another, until its call fails: %s",
-			name, len(holders), strings.Join(holders, ", "), episodes, beside, cfg.Sandbox.Most, advice))
+			name, len(holders), strings.Join(holders, ", "), episodes, ofScores, beside, cfg.Sandbox.Most, advice))
 	}
 	return lines
 }

@@ -12,7 +12,8 @@ import (
 )
 
 // Finding 12a.6, its other half: where an episode takes several places and all of them can be held by episodes that wait for another, the configuration
-// is told before the run, by its keys. Finding 13 R6: all producers of the process, evaluations and shared servers count.
+// is told before the run, by its keys. Finding 13 R6: all producers of the process, evaluations and shared servers count. So do the
+// scores of a trainer in the same process, which a reader of the mends left open.
 func TestEpisodesThatTakeSeveralPlacesAreNamed(t *testing.T) {
 	t.Parallel()
 	const both = "agents.mine, tools.server, tools.python and tools.shell"
@@ -50,6 +51,23 @@ func TestEpisodesThatTakeSeveralPlacesAreNamed(t *testing.T) {
 			"an episode of task mine takes 3 places (" + both + "), and 5 episodes at once can hold all 8 of sandbox.most while each waits " +
 				"for another, until its call fails: set sandbox.most to 11 or more",
 		}},
+		{"scores of the trainer", "{type: command, run: [agent]}", "dir: /opt", map[string]string{
+			"sandbox.most": "49", "producer.concurrency": "24", "eval.every": "1", "eval.concurrency": "8",
+		}, []string{
+			"an episode of task mine takes 3 places (" + both + "), and 32 episodes at once, 8 of them of scores (eval.concurrency), " +
+				"can hold all 49 of sandbox.most while each waits for another, until its call fails: set sandbox.most to 65 or more, " +
+				"or producer.concurrency to 16 or less",
+		}},
+		{"few questions", "{type: command, run: [agent]}", "dir: /opt", map[string]string{
+			"sandbox.most": "4", "producer.concurrency": "1", "eval.every": "1", "eval.questions": "2",
+		}, []string{
+			"an episode of task mine takes 3 places (" + both + "), and 3 episodes at once, 2 of them of scores (eval.concurrency), " +
+				"can hold all 4 of sandbox.most while each waits for another, until its call fails: set sandbox.most to 7 or more, " +
+				"or score elsewhere (eval.at: producers) or fewer at once",
+		}},
+		{"scores elsewhere", "{type: command, run: [agent]}", "dir: /opt", map[string]string{
+			"sandbox.most": "49", "producer.concurrency": "24", "eval.every": "1", "eval.at": "trainer",
+		}, nil},
 		{"a shared server", "{type: command, run: [agent]}", "shared: true", map[string]string{"sandbox.most": "25", "producer.concurrency": "24"}, []string{
 			"an episode of task mine takes 2 places (agents.mine, tools.python and tools.shell), and 24 episodes at once beside the shared tools.server " +
 				"can hold all 25 of sandbox.most while each waits for another, until its call fails: set sandbox.most to 26 or more, or " +
@@ -69,10 +87,13 @@ tools:
   server: {type: mcp, command: [server], allow: ["*"], `+c.server+`}
 `), 0o600))
 		c.flags["run.dir"] = t.TempDir()
+		if c.flags["eval.every"] == "" {
+			c.flags["eval.every"] = "0"
+		}
 		cfg, _, err := Resolve(builtin.Doors(), config.Sources{Files: []string{file}, Flags: c.flags})
 		require.NoError(t, err, c.name)
 		require.Greater(t, cfg.Trainer.Tickets(), 24, "or the episodes at once are fewer")
-		require.Equal(t, c.want, FewPlaces(cfg, cfg.Run.Producers), c.name)
+		require.Equal(t, c.want, FewPlaces(cfg, cfg.Run.Producers, c.flags["eval.at"] == ""), c.name)
 	}
 }
 

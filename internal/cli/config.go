@@ -120,7 +120,7 @@ func newCheckCommand(a *app) *cobra.Command {
 			if follows := cfg.FolderDefaults(); follows != "" {
 				notes = append(notes, "note: "+follows)
 			}
-			for _, line := range append(c.FewQuestions(), assembly.FewPlaces(cfg, cfg.Run.Producers)...) {
+			for _, line := range append(c.FewQuestions(), assembly.FewPlaces(cfg, cfg.Run.Producers, true)...) {
 				notes = append(notes, "warning: "+line)
 			}
 			for _, line := range notes {

@@ -64,7 +64,7 @@ func (p *program) limitToSelf(alone bool) {
 var stopSignals = []uint32{uint32(unix.SIGSTOP), uint32(unix.SIGTSTP), uint32(unix.SIGTTIN), uint32(unix.SIGTTOU)}
 
 // keepRunning refuses the signals that stop a process, in each call that sends signals: without a process namespace the sandbox's first
-// process, which is Weir's, is among those that the program may signal, and answers nothing while it is stopped.
+// process, which is Weir's, is among the processes that the program may signal, and answers nothing while it is stopped.
 func (p *program) keepRunning() {
 	for _, call := range []struct{ nr, signal uint32 }{
 		{unix.SYS_KILL, 1},

@@ -201,8 +201,8 @@ func TestAPartThatCouldNotBeWrittenLeavesNothing(t *testing.T) {
 	require.EqualValues(t, 3, entries[3].Step)
 }
 
-// A low finding of earlier readers: the end of the newest segment could be cut off at a seal, and nothing told. What is left over in one of
-// its files is named; where both are cut the step of the last seal tells.
+// A low finding of earlier readers: the end of the newest segment could be cut off at a seal, and nothing told. Bytes that are left over in
+// a file are named; where both files are cut the step of the last seal tells.
 func TestACutEndOfTheNewestSegmentIsTold(t *testing.T) {
 	t.Parallel()
 	dir := writeArchive(t)

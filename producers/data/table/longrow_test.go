@@ -69,7 +69,7 @@ func TestAnArrayMayBeLongerThanARow(t *testing.T) {
 	require.Equal(t, 10, rows)
 }
 
-// Finding 12a.13: a long row that came in small pieces was looked through once for each piece, for minutes, and nothing ended that.
+// Finding 12a.13: a long row that came in small pieces was looked through again for each piece, for minutes, and nothing ended that.
 func TestALongRowIsReadInLargePiecesUntilTheEndOfItsContext(t *testing.T) {
 	t.Parallel()
 	never := func() error { return nil }

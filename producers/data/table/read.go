@@ -136,8 +136,8 @@ func readLines(name string, at int, in io.Reader, emit func(Row, error) bool) er
 	return nil
 }
 
-// filling gives as much as it is asked for, until stopped returns an error: who looks for an end in all that it has so far, as the readers
-// of lines and of JSON do, asks for twice as much each time, and would look once for each piece that a decompressor gives.
+// filling gives as much as it is asked for, until stopped returns an error. Readers of lines and of JSON look for an end in all that they have
+// so far, and ask for twice as much each time: they would look once for each piece that a decompressor gives.
 type filling struct {
 	io.Reader
 	stopped func() error
