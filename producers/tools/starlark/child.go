@@ -1,6 +1,7 @@
 package starlark
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -39,7 +40,7 @@ func runWorker(memory string) int {
 		return exitBroken
 	}
 	w := &cells{
-		sessions: map[string]*interpreter{}, answers: map[string]chan returned{},
+		sessions: map[string]*interpreter{}, running: map[string]*runningCell{},
 		bound: uint64(bound), socket: os.NewFile(3, "host"), stop: func(status int) { os.Exit(status) },
 	}
 	if err := w.serveRequests(); err != nil {
@@ -59,8 +60,17 @@ type cells struct {
 	writing  sync.Mutex
 	mu       sync.Mutex
 	sessions map[string]*interpreter
-	// answers wait for the results of functions, by cell.
-	answers map[string]chan returned
+	// running are the cells that are not over, by their ID.
+	running map[string]*runningCell
+}
+
+// runningCell is a cell that is not over.
+type runningCell struct {
+	// ctx ends when the host stops the cell.
+	ctx  context.Context
+	stop context.CancelFunc
+	// answers has room for the result of a function: a cell makes a single call at a time.
+	answers chan returned
 }
 
 // serveRequests serves the host's requests until the socket ends, whatever cells are running then.
@@ -93,28 +103,35 @@ func (w *cells) handleRequest(r request) error {
 	case r.Close:
 		delete(w.sessions, r.Session)
 	case r.Answer != nil:
-		if waiting := w.answers[r.ID]; waiting != nil {
-			waiting <- *r.Answer // it has room: a cell makes a single call at a time
+		if running := w.running[r.ID]; running != nil {
+			running.answers <- *r.Answer
+		}
+	case r.Stop:
+		if running := w.running[r.ID]; running != nil {
+			running.stop()
 		}
 	case r.Run != nil:
 		s := w.sessions[r.Session]
 		if s == nil {
 			return errors.New("run a cell: there is no such session")
 		}
-		w.answers[r.ID] = make(chan returned, 1)
-		go w.runCell(s, r.ID, *r.Run)
+		ctx, stop := context.WithCancel(context.Background())
+		running := &runningCell{ctx, stop, make(chan returned, 1)}
+		w.running[r.ID] = running
+		go w.runCell(s, running, r.ID, *r.Run)
 	}
 	return nil
 }
 
 // runCell runs a cell and replies with its result.
-func (w *cells) runCell(s *interpreter, id string, c cell) {
+func (w *cells) runCell(s *interpreter, running *runningCell, id string, c cell) {
+	defer running.stop()
 	over := make(chan struct{})
 	go w.watchMemory(over)
-	done := w.runProtected(s, id, c)
+	done := w.runProtected(s, running, id, c)
 	close(over)
 	w.mu.Lock()
-	delete(w.answers, id)
+	delete(w.running, id)
 	w.mu.Unlock()
 	if err := w.sendReply(reply{ID: id, Done: done}); err != nil || done.Gone {
 		w.stop(exitBroken)
@@ -122,20 +139,22 @@ func (w *cells) runCell(s *interpreter, id string, c cell) {
 }
 
 // runProtected turns a panic of the interpreter into the end of the session: its state is lost then.
-func (w *cells) runProtected(s *interpreter, id string, c cell) (done *finished) {
+func (w *cells) runProtected(s *interpreter, running *runningCell, id string, c cell) (done *finished) {
 	defer func() {
 		if fault := recover(); fault != nil {
 			done = &finished{Text: fmt.Sprintf("Error: the interpreter failed: %.200v%s", fault, gone), Outputs: 1, Errors: 1, Gone: true}
 		}
 	}()
-	w.mu.Lock()
-	answers := w.answers[id]
-	w.mu.Unlock()
-	return s.runCell(c, func(name string, args []json.RawMessage) (returned, error) {
+	return s.runCell(running.ctx, c, func(name string, args []json.RawMessage) (returned, error) {
 		if err := w.sendReply(reply{ID: id, Call: &asked{name, args}}); err != nil {
 			return returned{}, err
 		}
-		return <-answers, nil
+		select {
+		case answer := <-running.answers:
+			return answer, nil
+		case <-running.ctx.Done():
+			return returned{}, running.ctx.Err()
+		}
 	})
 }
 

@@ -1,6 +1,7 @@
 package starlark
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -69,8 +70,8 @@ func newInterpreter(o opening) (*interpreter, error) {
 	return s, nil
 }
 
-// runCell runs a cell. It panics where the interpreter does.
-func (s *interpreter) runCell(c cell, ask asker) *finished {
+// runCell runs a cell until ctx ends. It panics where the interpreter does.
+func (s *interpreter) runCell(ctx context.Context, c cell, ask asker) *finished {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.cells++
@@ -83,8 +84,10 @@ func (s *interpreter) runCell(c cell, ask asker) *finished {
 	thread.SetLocal(underwayKey, u)
 	thread.SetMaxExecutionSteps(uint64(c.Steps))
 	timer := time.AfterFunc(time.Duration(c.LimitMS)*time.Millisecond, func() { thread.Cancel("too slow") })
+	release := context.AfterFunc(ctx, func() { thread.Cancel("stopped") })
 	err := s.executeCell(thread, name, removeIndent(c.Code), u)
 	timer.Stop()
+	release()
 
 	done := &finished{Answer: u.answer, Outputs: u.out.parts}
 	if err != nil && !errors.Is(err, errSubmitted) {

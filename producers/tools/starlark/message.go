@@ -8,7 +8,7 @@ import (
 	"io"
 )
 
-// request is a line to a worker: a single part is there, or Close alone.
+// request is a line to a worker: a single part is there, or Stop or Close alone.
 type request struct {
 	// Session names a session of the worker: a nonce of the host's, which no cell can know.
 	Session string `json:"session,omitempty"`
@@ -20,6 +20,8 @@ type request struct {
 	Run *cell `json:"run,omitempty"`
 	// Answer is the result of a function of the world for a cell.
 	Answer *returned `json:"answer,omitempty"`
+	// Stop ends a cell before its time; a cell that is over is left alone.
+	Stop bool `json:"stop,omitempty"`
 	// Close ends a session.
 	Close bool `json:"close,omitempty"`
 }

@@ -85,6 +85,17 @@ func (t *Tool) takeShared() *worker {
 	return nil
 }
 
+// reserveWorker keeps a worker for the only session that it has; false where it has several.
+func (t *Tool) reserveWorker(w *worker) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if w.sessions > 1 {
+		return false
+	}
+	w.own = true
+	return true
+}
+
 // detachWorker gives a session's place up. A worker without sessions ends.
 func (t *Tool) detachWorker(s *session) {
 	w := s.worker

@@ -184,9 +184,12 @@ func (t *Tool) runCell(ctx context.Context, s *session, code string, again bool)
 		TooSlow: t.cfg.tooSlowText(), TooManySteps: t.cfg.tooManySteps(),
 	}
 	w, answered := s.worker, false
-	done, err := w.runCell(ctx, s.id, c, 2*t.cfg.CellTimeout, func(a asked) (returned, error) {
-		answered = true
-		return s.callFunction(ctx, a)
+	done, err := w.runCell(ctx, s.id, c, 2*t.cfg.CellTimeout, cellHost{
+		answer: func(a asked) (returned, error) {
+			answered = true
+			return s.callFunction(ctx, a)
+		},
+		reserve: func() bool { return t.reserveWorker(w) },
 	})
 	switch {
 	case err == nil && done.Gone:

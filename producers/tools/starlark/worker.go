@@ -133,10 +133,17 @@ var errTooSlow = errors.New("the cell could not be interrupted")
 // errEnded is returned for a cell whose worker ended.
 var errEnded = errors.New("the worker ended")
 
-// runCell runs a cell: answer calls a function of the world. After any error the worker is dead.
-func (w *worker) runCell(
-	ctx context.Context, session string, c cell, limit time.Duration, answer func(asked) (returned, error),
-) (*finished, error) {
+// cellHost is the host's side of a cell.
+type cellHost struct {
+	// answer calls a function of the world.
+	answer func(asked) (returned, error)
+	// reserve keeps the worker for the cell's session if no other session has it, and reports whether it did.
+	reserve func() bool
+}
+
+// runCell runs a cell. After any error the cell is over, and the variables of its session are to be given up; after errTooSlow and errEnded
+// the worker is dead.
+func (w *worker) runCell(ctx context.Context, session string, c cell, limit time.Duration, host cellHost) (*finished, error) {
 	id, replies := rand.Text(), make(chan reply, 1)
 	w.mu.Lock()
 	w.waiting[id] = replies
@@ -157,16 +164,16 @@ func (w *worker) runCell(
 			if r.Done != nil {
 				return r.Done, nil
 			}
-			result, err := answer(*r.Call)
+			result, err := host.answer(*r.Call)
 			if err != nil {
-				w.killProcess()
+				w.stopCell(id, replies, timer.C, host.reserve())
 				return nil, err
 			}
 			if err := w.sendRequest(request{ID: id, Answer: &result}); err != nil {
 				return nil, err
 			}
 		case <-ctx.Done():
-			w.killProcess()
+			w.stopCell(id, replies, timer.C, host.reserve())
 			return nil, context.Cause(ctx)
 		case <-timer.C:
 			w.killProcess()
@@ -180,6 +187,31 @@ func (w *worker) runCell(
 			default:
 			}
 			return nil, errEnded
+		}
+	}
+}
+
+// stopCell ends a cell that nobody waits for any more. A worker that is reserved for its session ends with it; in a worker that other
+// sessions share the cell is interrupted, and costs them their variables only where it goes on until overdue.
+func (w *worker) stopCell(id string, replies <-chan reply, overdue <-chan time.Time, reserved bool) {
+	if reserved {
+		w.killProcess()
+		return
+	}
+	if w.sendRequest(request{ID: id, Stop: true}) != nil {
+		return // the worker has ended
+	}
+	for {
+		select {
+		case r := <-replies:
+			if r.Done != nil {
+				return
+			}
+		case <-overdue:
+			w.killProcess()
+			return
+		case <-w.ended:
+			return
 		}
 	}
 }

@@ -3,6 +3,7 @@ package starlark
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -133,22 +134,70 @@ func TestSessionsShareAWorker(t *testing.T) {
 		require.Equal(t, `"`+episode+`"`, run(t, tool, episode, "x").Text, "each has its own variables")
 	}
 
-	// A cell that has to be killed costs its neighbour the variables, of which it is told.
-	w := workerOf(t, tool, "a")
-	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() { _, _ = tool.Call(ctx, producers.Call{Episode: "a", Arguments: endless}) })
-	begun(t, w)
-	cancel()
-	running.Wait()
+	// A cell that ends its worker costs its neighbour the variables, of which it is told.
+	require.Contains(t, run(t, tool, "a", "list(range(1 << 62))").Text, "all variables are gone")
 	require.Equal(t, "Error: the interpreter was started anew; all variables are gone\n2", run(t, tool, "b", "1 + 1").Text)
 	require.Contains(t, run(t, tool, "b", "x").Text, "undefined: x")
 	require.Equal(t, `"c"`, run(t, tool, "c", "x").Text)
-	require.Equal(t, "3", run(t, tool, "a", "3").Text[len("Error: the interpreter was started anew; all variables are gone\n"):])
+	require.Equal(t, "3", run(t, tool, "a", "3").Text)
 	require.NotEqual(t, pidOf(t, tool, "a"), pidOf(t, tool, "b"), "who lost a shared worker gets one of its own")
 	require.NoError(t, tool.Close(t.Context(), "b"))
 	require.NoError(t, tool.Close(t.Context(), "a"))
 	require.Len(t, tool.workers, 1)
+}
+
+// An episode that is given up in a cell, as tickets are at the end of a step, costs the episodes that share its worker nothing: their
+// variables were lost, and their samples trained on as failures. The cell ends, and its own session begins anew.
+func TestACellThatIsGivenUpCostsItsNeighboursNothing(t *testing.T) {
+	t.Parallel()
+	world := &waiting{reached: make(chan struct{}, 2), let: make(chan struct{})}
+	tool := newTool(t, func(cfg *Config) { cfg.SessionsPerWorker, cfg.Steps = 4, 1<<60 }, world)
+	for _, episode := range []string{"a", "b", "c", "d"} {
+		open(t, tool, episode)
+		run(t, tool, episode, "x = '"+episode+"'")
+	}
+	shared := workerOf(t, tool, "d")
+	for episode, code := range map[string]string{
+		"a": endless,
+		"b": "wait()", // a function of the world is under way
+		"c": "x = 7\nwhile True:\n    x += 1",
+	} {
+		require.Same(t, shared, workerOf(t, tool, episode))
+		ctx, cancel := context.WithCancelCause(t.Context())
+		var err error
+		var running sync.WaitGroup
+		running.Go(func() { _, err = tool.Call(ctx, producers.Call{Episode: episode, Arguments: code}) })
+		if begun(t, shared); episode == "b" {
+			<-world.reached
+		}
+		cancel(errors.New("the ticket was withdrawn"))
+		running.Wait()
+		require.ErrorContains(t, err, "the ticket was withdrawn")
+		require.Equal(t, `"d"`, run(t, tool, "d", "x").Text, "after %s", code)
+		require.Contains(t, run(t, tool, episode, "x").Text, "the interpreter was started anew; all variables are gone")
+		require.NoError(t, tool.Close(t.Context(), episode))
+	}
+	require.True(t, shared.isAlive())
+	require.Equal(t, 1, shared.sessions)
+	require.Empty(t, shared.waiting)
+}
+
+// A cell of a shared worker that no interrupt ends is ended with the worker when its time is over.
+func TestACellThatCannotBeInterruptedEndsItsWorker(t *testing.T) {
+	t.Parallel()
+	tool := newTool(t, func(cfg *Config) { cfg.SessionsPerWorker, cfg.CellTimeout = 2, time.Second })
+	for _, episode := range []string{"a", "b"} {
+		open(t, tool, episode)
+		run(t, tool, episode, "x = 1")
+	}
+	w := workerOf(t, tool, "a")
+	require.NoError(t, syscall.Kill(w.process.PID(), syscall.SIGSTOP))
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("the ticket was withdrawn"))
+	_, err := tool.Call(ctx, producers.Call{Episode: "a", Arguments: "x"})
+	require.ErrorContains(t, err, "the ticket was withdrawn")
+	require.False(t, w.isAlive())
+	require.Equal(t, "Error: the interpreter was started anew; all variables are gone\n2", run(t, tool, "b", "1 + 1").Text)
 }
 
 // The list of ways out of training: of two cells that ran when their worker ended one may have ended it. Each runs again in a worker of its
