@@ -16,13 +16,9 @@ import (
 
 // server is a worker's side of the requests.
 type server struct {
-	cfg    Config
-	stream Stream
-	tools  map[string][]producers.Tool
-	// places are how many of the sandboxes a session of a task takes.
-	places    map[string]int
-	sandboxes int
-
+	cfg     Config
+	stream  Stream
+	tools   map[string][]producers.Tool
 	metrics *Metrics
 	in      chan *nats.Msg
 	slots   chan struct{}
@@ -34,14 +30,14 @@ type server struct {
 	mu       sync.Mutex
 	sessions map[string]*session // by name; replaced sessions are left out
 	open     int                 // sessions that are not wholly ended
-	taken    int                 // sandboxes that they may take
+	room     admission           // to the sandboxes that they may take
 	waiting  int                 // requests that wait for a slot
 	draining bool
 }
 
 func newServer(cfg Config, deps Deps) *server {
 	s := &server{
-		cfg: cfg, stream: deps.Stream, tools: deps.Tools, places: deps.Places, sandboxes: deps.Sandboxes,
+		cfg: cfg, stream: deps.Stream, tools: deps.Tools, room: admission{sandboxes: deps.Sandboxes, places: deps.Places},
 		metrics: deps.Metrics, in: make(chan *nats.Msg, maxReceived),
 		slots: make(chan struct{}, cfg.Calls), empty: make(chan struct{}), sessions: map[string]*session{},
 	}
@@ -89,10 +85,10 @@ func (s *server) beginSession(req *schemas.ToolRequest, reply string) {
 	case s.open >= s.cfg.Sessions && before == nil:
 		s.refuseRequest(reply, req, "sessions", schemas.ToolBusy, fmt.Sprintf("tool worker %s is full: it takes %d sessions", s.cfg.Name, s.cfg.Sessions))
 		return
-	case !s.hasSandboxes(req.Task) && before == nil:
+	case before == nil && !s.room.admits(req.Session, req.Task, time.Now()):
 		s.refuseRequest(reply, req, "sessions", schemas.ToolBusy,
 			fmt.Sprintf("tool worker %s is full: a session takes %d of its %d sandboxes, and others may take %d: "+
-				"raise sandbox.most, or start further workers", s.cfg.Name, s.places[req.Task], s.sandboxes, s.taken))
+				"raise sandbox.most, or start further workers", s.cfg.Name, s.room.places[req.Task], s.room.sandboxes, s.room.taken))
 		return
 	case s.tools[req.Task] == nil:
 		s.refuseRequest(reply, req, "wrong", schemas.ToolRefused,
@@ -106,15 +102,9 @@ func (s *server) beginSession(req *schemas.ToolRequest, reply string) {
 	}
 	s.sessions[req.Session] = made
 	s.open++
-	s.taken += s.places[req.Task]
+	s.room.taken += s.room.places[req.Task]
 	s.metrics.countOpened()
 	made.takeRequest(req, reply)
-}
-
-// hasSandboxes reports whether a session of a task would find the sandboxes that it takes. The lock is held.
-func (s *server) hasSandboxes(task string) bool {
-	takes := s.places[task]
-	return takes == 0 || s.taken == 0 || s.taken+takes <= s.sandboxes
 }
 
 // askSession puts a request to the session that it names.
@@ -139,6 +129,7 @@ func (s *server) askSession(req *schemas.ToolRequest, reply string) {
 func (s *server) endOthers(req *schemas.ToolRequest) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.room.forget(req.Session) // another worker has it
 	if one := s.sessions[req.Session]; one != nil && one.opening != req.Opening {
 		one.endSession("replaced")
 	}
@@ -155,7 +146,7 @@ func (s *server) startDraining() {
 // sessionLeft counts a session that is wholly ended. The lock is held.
 func (s *server) sessionLeft(task string) {
 	s.open--
-	s.taken -= s.places[task]
+	s.room.taken -= s.room.places[task]
 	s.noteEmpty()
 }
 
