@@ -66,11 +66,30 @@ func (m *LoadedPolicy) Branch(ctx context.Context, r *BranchRequest) (*Branches,
 	return out, nil
 }
 
+// CheckContinuable is nil where the agent of a stored episode, as it is configured, does not come by itself. It opens nothing, so that
+// neither the agent's key nor its address is needed.
+func (s *Run) CheckContinuable(was *schemas.Trajectory) error {
+	task := s.Config.Tasks[was.Task]
+	if task == nil || s.Config.Agents[task.Agent] == nil || !comesByItself(s.Config.Agents[task.Agent].Own) {
+		return nil
+	}
+	return awaitedError(was)
+}
+
+// comesByItself reports whether an agent, or its configuration, is of an agent that comes for episodes.
+func comesByItself(agent any) bool {
+	awaited, ok := agent.(agents.Awaited)
+	return ok && awaited.Awaited()
+}
+
+func awaitedError(was *schemas.Trajectory) error {
+	return fmt.Errorf("trajectory %s: its agent comes for episodes by itself, and comes for no command: it cannot be continued", was.ID)
+}
+
 // checkContinuable is nil where the episode can be continued: its agent does not come by itself, and its tools may be called again.
 func (r *BranchRequest) checkContinuable(tools []producers.Tool) error {
-	if awaited, ok := r.Task.agent.(agents.Awaited); ok && awaited.Awaited() {
-		return fmt.Errorf("trajectory %s: its agent comes for episodes by itself, and comes for no command: it cannot be continued",
-			r.Was.ID)
+	if comesByItself(r.Task.agent) {
+		return awaitedError(r.Was)
 	}
 	unsure := producers.UnrepeatableTools(tools, r.Was, slices.Max(r.Turns))
 	if len(unsure) > 0 && !r.CallAgain {

@@ -2,10 +2,15 @@ package assembly
 
 import (
 	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-rl/weir/internal/builtin"
+	"github.com/weir-rl/weir/internal/config"
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/producers/tools/calculator"
 	"github.com/weir-rl/weir/schemas"
@@ -45,4 +50,26 @@ func TestAnEpisodeThatCannotBeContinuedIsRefusedByName(t *testing.T) {
 	coming := ask(0)
 	coming.Task.agent = comingAgent{}
 	require.ErrorContains(t, coming.checkContinuable(tools), "trajectory g000001-a0-2: its agent comes for episodes by itself")
+}
+
+// Finding F6 of the tenth reader: the command named the key of an agent that comes by itself, which it could not have used.
+func TestAnEpisodeOfAnAgentThatComesIsRefusedBeforeItsKeyIsAskedFor(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "run.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(`
+tasks:
+  boxes: {type: dataset, files: [x.jsonl], agent: visitor}
+  words: {type: dataset, files: [x.jsonl], agent: chat}
+agents:
+  visitor: {type: external}
+`), 0o600))
+	t.Setenv("WEIR_AGENT_KEY", "")
+	doors := builtin.Doors()
+	cfg, _, err := Resolve(doors, config.Sources{Files: []string{file}, Flags: map[string]string{"run.dir": t.TempDir()}})
+	require.NoError(t, err)
+	s, err := New(cfg, Options{Parts: doors, Environ: []string{}, Log: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	was := func(task string) *schemas.Trajectory { return &schemas.Trajectory{ID: "g000001-a0-2", Task: task} }
+	require.ErrorContains(t, s.CheckContinuable(was("boxes")), "trajectory g000001-a0-2: its agent comes for episodes by itself")
+	require.NoError(t, s.CheckContinuable(was("words")))
+	require.NoError(t, s.CheckContinuable(was("none of the run")))
 }

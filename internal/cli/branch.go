@@ -134,6 +134,9 @@ func (f *branchFlags) findEpisode(ctx context.Context, s *assembly.Run, id strin
 	if o := t.Recorded; o != nil {
 		return nil, nil, fmt.Errorf("trajectory %s was played in run %s as %s: go on from it there", id, o.Run, o.ID)
 	}
+	if err := s.CheckContinuable(t); err != nil {
+		return nil, nil, err
+	}
 	turns, err := f.givenTurns(t)
 	if err != nil {
 		return nil, nil, err

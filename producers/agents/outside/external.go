@@ -39,6 +39,9 @@ func (c ExternalConfig) Validate() error {
 	)
 }
 
+// Awaited is true: such an agent comes for episodes by itself.
+func (ExternalConfig) Awaited() bool { return true }
+
 // ExternalType is the agent that comes for episodes: POST /episodes with the key gives the next.
 func ExternalType() agents.Type {
 	return agents.NewType("external", DefaultExternalConfig, openExternalAgent)
