@@ -40,7 +40,7 @@ type place struct {
 
 // unavailable are the functions that make an error the machinery's.
 var unavailable = map[string]place{
-	"producers.var":                      {1, "services"}, // the error itself
+	"producers.var":                      {2, "services"}, // the errors themselves: of no room only while an episode has not begun
 	"producers.Episode.openSessions":     {1, "opening"},
 	"producers/agents/outside.agent.Run": {2, "agents outside"}, "producers/agents/outside.program.runPlain": {2, "agents outside"},
 	"producers/agents/outside.program.runConfined": {5, "agents outside"},
