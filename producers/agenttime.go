@@ -31,13 +31,13 @@ func (e *Episode) TimeLeft() time.Duration {
 	return max(e.ticket.Limits.Timeout-e.journal.timeBefore(), leastTimeLeft)
 }
 
-// limitAgent bounds the agent's context by the episode's time limit. The time in which nobody has come for the episode does not count.
+// limitAgent bounds the agent's context by the episode's time limit. The time of an agent that Waits may stand still.
 func (e *Episode) limitAgent(ctx context.Context) (context.Context, context.CancelFunc) {
 	left := e.TimeLeft()
 	if left == 0 {
 		return ctx, func() {}
 	}
-	if comes, ok := e.env.Agent.(interface{ Awaited() bool }); !ok || !comes.Awaited() {
+	if a, ok := e.env.Agent.(interface{ Waits() bool }); !ok || !a.Waits() {
 		return context.WithTimeoutCause(ctx, left, errTimedOut)
 	}
 	limited, end := context.WithCancelCause(ctx)
@@ -79,14 +79,19 @@ func (e *Episode) NoteUnclaimed(unclaimed bool) {
 	}
 }
 
-// HoldTime has the time of the episode stand still until goOn is called: nothing can be done for it meanwhile, as others have what it waits
-// for. goOn is called once.
-func (e *Episode) HoldTime() (goOn func()) {
-	a := &e.activity
+// HoldTime has the time of the episode stand still until goOn is called once: nothing can be done for it meanwhile, as other episodes have
+// the thing that it waits for. An episode that has such a thing itself must not: episodes that wait for each other would wait for ever.
+// thing is for messages; "" is told of already.
+func (e *Episode) HoldTime(thing string) (goOn func()) {
+	a, returned := &e.activity, func() {}
+	if thing != "" {
+		returned = a.beginCall(thing, "")
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	e.countWait(1)
 	return func() {
+		returned()
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		e.countWait(-1)

@@ -15,7 +15,7 @@ import (
 // comingFunc is an agent that comes for episodes by itself.
 type comingFunc struct{ agentFunc }
 
-func (comingFunc) Awaited() bool { return true }
+func (comingFunc) Waits() bool { return true }
 
 // Finding 12b.4: the time limit ran while nobody had come for an episode: the agent that came late was cut off in the middle of its work, and
 // what it had sampled was trained on.

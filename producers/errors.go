@@ -12,8 +12,8 @@ import (
 // it: the ticket is tried again.
 var ErrUnavailable = errors.New("unavailable")
 
-// ErrNoRoom is returned, wrapped, by the opening of a session that nobody took, for all are full or away: nothing was done for the
-// episode. It is an ErrUnavailable, of which the ticket has not failed: it goes back.
+// ErrNoRoom is returned, wrapped, by a wait for a session or a sandbox that nobody had room for: all are full, or away. It is an
+// ErrUnavailable. The ticket of an episode that has not begun so has not failed: it goes back.
 var ErrNoRoom = fmt.Errorf("%w: nobody has room", ErrUnavailable)
 
 // ErrMayHaveRun is returned, wrapped beside [ErrUnavailable], by a tool whose call went out and has no answer: nobody can say whether it

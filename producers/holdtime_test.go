@@ -19,7 +19,7 @@ func TestTheTimeOfAnEpisodeStandsStillWhileItWaits(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			const limit = time.Hour
 			ticket := &schemas.Ticket{ID: "t", Limits: schemas.Limits{Timeout: limit}}
-			e := newEpisode(ticket, Environment{Agent: awaitedAgent{}}, nil)
+			e := newEpisode(ticket, Environment{Agent: waitingAgent{}}, nil)
 			e.keepJournal(newJournal(t.Context(), JournalConfig{}, nil, schemas.JournalRecord{}, nil, nil))
 			defer e.journal.endLife()
 			began := time.Now()
@@ -30,7 +30,7 @@ func TestTheTimeOfAnEpisodeStandsStillWhileItWaits(t *testing.T) {
 			for _, move := range moves {
 				switch {
 				case move == 0:
-					waits = append(waits, e.HoldTime())
+					waits = append(waits, e.HoldTime(""))
 				case move == 1 && len(waits) > 0:
 					waits[0]()
 					waits = waits[1:]
@@ -56,7 +56,7 @@ func TestTheTimeOfAnEpisodeStandsStillWhileItWaits(t *testing.T) {
 	})
 }
 
-// awaitedAgent is an agent that comes by itself.
-type awaitedAgent struct{ Agent }
+// waitingAgent is an agent that comes by itself.
+type waitingAgent struct{ Agent }
 
-func (awaitedAgent) Awaited() bool { return true }
+func (waitingAgent) Waits() bool { return true }

@@ -80,6 +80,8 @@ type activityNow struct {
 	waiting bool
 	// unclaimed is that of activity.
 	unclaimed bool
+	// still is whether the episode's time stands still.
+	still bool
 	// calling is the call that has gone on for longest; "" is none.
 	calling    string
 	age, quiet time.Duration
@@ -92,7 +94,8 @@ func (e *Episode) readActivity(now time.Time) activityNow {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	s := activityNow{
-		id: e.ID(), asked: a.asked, waiting: a.waiting > 0, unclaimed: a.unclaimed, age: now.Sub(e.started) - a.waited, started: e.started,
+		id: e.ID(), asked: a.asked, waiting: a.waiting > 0, unclaimed: a.unclaimed, still: a.waits > 0,
+		age: now.Sub(e.started) - a.waited, started: e.started,
 	}
 	if len(a.calling) > 0 {
 		s.calling = *a.calling[0]
@@ -227,7 +230,7 @@ func (o *overdueWatch) describeOldest(s *activityNow, usual endedEpisode) string
 	default:
 		text += "has asked for nothing"
 	}
-	if strings.HasPrefix(s.calling, partSession) {
+	if s.still || strings.HasPrefix(s.calling, partSession) {
 		return text // its agent has not begun
 	}
 	if o.filled == 0 {

@@ -110,6 +110,8 @@ func TestAnEpisodeThatDoesNotEndIsReported(t *testing.T) {
 			e.env.Tools, e.ticket.Limits.MaxTurns = []Tool{farTool{}}, 1
 			_ = e.openSessions(context.Background())
 		}, "has waited for a session of tool look at a worker for 30 s"},
+		// Finding 13.6.
+		{"no place is free", func(e *Episode) { e.HoldTime("a place for its sandbox (sandbox.most)") }, "has waited for a place for its sandbox (sandbox.most) for 30 s"},
 		// Reader 11, finding 2: the agent was said to be in an endless loop where no agent had come.
 		{"nobody comes", func(e *Episode) { e.NoteUnclaimed(true) }, "no agent has come for it (start more agents, or lower producer.concurrency)"},
 	} {

@@ -11,7 +11,7 @@ import (
 // openInTime opens the sessions of the episode, whose own time does not begin before: where all workers are full, sessions are
 // waited for. The wait is bounded by as much time again. The caller calls end when the sessions are closed, or the agent has ended.
 func (e *Episode) openInTime(ctx context.Context) (end func(), err error) {
-	defer e.HoldTime()()
+	defer e.HoldTime("")()
 	opening, cancel := context.WithCancelCause(ctx)
 	if limit := e.ticket.Limits.Timeout; limit > 0 {
 		timer := time.AfterFunc(limit, func() { cancel(limitPassedError{}) })

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+
+	"github.com/weir-rl/weir/producers"
 )
 
 // Place is a place of a pool. Its holder keeps it from program to program, until Leave: it runs one program at a time.
@@ -19,7 +21,8 @@ type Place struct {
 	left bool
 }
 
-// Take waits for a place of the pool, in a bounded queue, until the pool is closed. Errors wrap producers.ErrUnavailable.
+// Take waits for a place of the pool, in a bounded queue, until the pool is closed. Errors wrap producers.ErrUnavailable, and
+// producers.ErrNoRoom where all places are taken.
 func (p *Pool) Take(ctx context.Context) (*Place, error) {
 	if p.isOver() {
 		return nil, closedError()
@@ -29,8 +32,8 @@ func (p *Pool) Take(ctx context.Context) (*Place, error) {
 	}
 	if n := p.waiting.Add(1); n > int64(p.cfg.Queue) {
 		p.waiting.Add(-1)
-		return nil, unavailableError("all %d sandboxes are in use and %d starts wait: raise sandbox.most, or lower producer.concurrency",
-			p.cfg.Most, p.cfg.Queue)
+		return nil, fmt.Errorf("%w: all %d sandboxes are in use and %d starts wait: raise sandbox.most, or lower producer.concurrency",
+			producers.ErrNoRoom, p.cfg.Most, p.cfg.Queue)
 	}
 	defer p.waiting.Add(-1)
 	select {
@@ -39,7 +42,7 @@ func (p *Pool) Take(ctx context.Context) (*Place, error) {
 	case <-p.over:
 		return nil, closedError()
 	case <-ctx.Done():
-		return nil, unavailableError("all %d sandboxes were in use: %v", p.cfg.Most, context.Cause(ctx))
+		return nil, fmt.Errorf("%w: all %d sandboxes were in use: %v", producers.ErrNoRoom, p.cfg.Most, context.Cause(ctx))
 	}
 }
 

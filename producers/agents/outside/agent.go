@@ -12,11 +12,13 @@ import (
 	"github.com/weir-rl/weir/producers/agents"
 	"github.com/weir-rl/weir/producers/gateway"
 	"github.com/weir-rl/weir/producers/remote"
+	"github.com/weir-rl/weir/producers/sandbox"
 	"github.com/weir-rl/weir/schemas"
 )
 
-// drive has an agent work on an episode until it is done: its return value is its outcome, unless the agent posted an outcome before.
-type drive func(ctx context.Context, offer gateway.Offer) (gateway.Outcome, error)
+// drive has an agent work on an episode until it is done: its return value is its outcome, unless the agent posted an outcome before. place
+// is the place of its program among the sandboxes; nil is none.
+type drive func(ctx context.Context, offer gateway.Offer, place *sandbox.Place) (gateway.Outcome, error)
 
 // agent runs episodes by a program outside.
 type agent struct {
@@ -33,10 +35,15 @@ type agent struct {
 	lasts bool
 	// apart reports whether the programs have a network of their own, and reach the gateway there alone; nil is no.
 	apart func(ctx context.Context) (bool, error)
+	// takePlace waits for a place for an episode's program; nil where programs take none.
+	takePlace func(ctx context.Context) (*sandbox.Place, error)
 }
 
 // Awaited reports whether the program comes for episodes by itself.
 func (a *agent) Awaited() bool { return a.awaited }
+
+// Waits reports whether the time of an episode may stand still: until the program has come, or has a place.
+func (a *agent) Waits() bool { return a.awaited || a.takePlace != nil }
 
 // Addressed reports whether the programs know the gateway's address beforehand.
 func (a *agent) Addressed() bool { return a.addressed }
@@ -78,6 +85,13 @@ var errDone = errors.New("the agent has posted its outcome")
 
 // Run drives an episode: the program asks the policy, and posts its outcome or ends.
 func (a *agent) Run(ctx context.Context, e *producers.Episode) error {
+	place, err := a.awaitPlace(ctx, e)
+	if err != nil {
+		return err
+	}
+	if place != nil {
+		defer place.Leave() // it is free when the program has ended
+	}
 	session, address, err := a.openSession(ctx, e)
 	if err != nil {
 		return fmt.Errorf("%w: %w", producers.ErrUnavailable, err)
@@ -88,7 +102,7 @@ func (a *agent) Run(ctx context.Context, e *producers.Episode) error {
 	returned, ended := make(chan error, 1), make(chan struct{})
 	go func() {
 		defer close(ended)
-		outcome, err := a.drive(working, newOffer(e, address))
+		outcome, err := a.drive(working, newOffer(e, address), place)
 		if err == nil && working.Err() == nil {
 			_ = session.Finish(outcome) // it may have posted its outcome itself
 		}
@@ -110,6 +124,28 @@ func (a *agent) Run(ctx context.Context, e *producers.Episode) error {
 		return fmt.Errorf("%w: %w: %w", producers.ErrUnavailable, producers.ErrNotBegun, err)
 	}
 	return err
+}
+
+// awaitPlace returns a place for the episode's program, nil where that takes none. The wait for the programs of other episodes is no
+// part of the episode's time.
+func (a *agent) awaitPlace(ctx context.Context, e *producers.Episode) (*sandbox.Place, error) {
+	if a.takePlace == nil {
+		return nil, nil
+	}
+	defer e.HoldTime("a place for its sandbox (sandbox.most)")()
+	place, err := a.takePlace(ctx)
+	switch {
+	case ctx.Err() != nil:
+		if place != nil {
+			place.Leave()
+		}
+		return nil, context.Cause(ctx)
+	case errors.Is(err, producers.ErrNoRoom):
+		return nil, fmt.Errorf("%w: start the agent's program: %w", producers.ErrNotBegun, err)
+	case err != nil:
+		return nil, fmt.Errorf("%w: start the agent's program: %w", producers.ErrUnavailable, err)
+	}
+	return place, nil
 }
 
 // endWithin bounds the wait for a program's end: the system may not let go of a program that was killed.

@@ -82,9 +82,10 @@ func openCommandAgent(ctx context.Context, cfg CommandConfig, o agents.Opening) 
 			}
 			return pool.Tier() == sandbox.TierFull, nil
 		}
+		a.takePlace = o.Spaces.TakePlace
 	}
 	var failures atomic.Int64
-	a.drive = func(ctx context.Context, offer gateway.Offer) (gateway.Outcome, error) {
+	a.drive = func(ctx context.Context, offer gateway.Offer, place *sandbox.Place) (gateway.Outcome, error) {
 		stdin, err := json.Marshal(offer)
 		if err != nil {
 			return gateway.Outcome{}, fmt.Errorf("encode the episode for the agent: %w", err)
@@ -92,7 +93,7 @@ func openCommandAgent(ctx context.Context, cfg CommandConfig, o agents.Opening) 
 		p := program{argv: cfg.Run, how: cfg.Program, env: append(environmentOf(offer), cfg.Env...), stdin: stdin, most: cfg.MaxAnswer}
 		run := p.runPlain
 		if cfg.Sandbox {
-			run = func(ctx context.Context) (string, error) { return p.runConfined(ctx, o.Spaces, a.server) }
+			run = func(ctx context.Context) (string, error) { return p.runConfined(ctx, o.Spaces, place, a.server) }
 		}
 		out, err := run(ctx)
 		if failed, ok := errors.AsType[*exitError](err); ok {

@@ -11,6 +11,7 @@ import (
 	"github.com/weir-rl/weir/producers/agents"
 	"github.com/weir-rl/weir/producers/gateway"
 	"github.com/weir-rl/weir/producers/remote"
+	"github.com/weir-rl/weir/producers/sandbox"
 )
 
 // HTTPConfig says which service is the agent.
@@ -46,7 +47,7 @@ func openHTTPAgent(ctx context.Context, cfg HTTPConfig, o agents.Opening) (produ
 		return nil, fmt.Errorf("service: %w", err)
 	}
 	client.WarnIfPlain(o.Log)
-	a.drive = func(ctx context.Context, offer gateway.Offer) (gateway.Outcome, error) {
+	a.drive = func(ctx context.Context, offer gateway.Offer, _ *sandbox.Place) (gateway.Outcome, error) {
 		var answer struct {
 			Answer  string             `json:"answer"`
 			Reward  *float64           `json:"reward"`

@@ -394,3 +394,21 @@ func TestFaultsOfConfigurations(t *testing.T) {
 	_, err = outside.ExternalType().Open(t.Context(), opening(t, &e))
 	require.ErrorContains(t, err, "stop")
 }
+
+// Finding 13.6: a program waits for its place before its episode's time begins, and leaves it at its end.
+func TestAProgramTakesAPlaceBeforeItsEpisodeBegins(t *testing.T) {
+	t.Parallel()
+	spaces := workspacetest.Spaces(t, func(c *sandbox.Config) { c.Warm, c.Most, c.Queue = 0, 1, 0 })
+	agent := started(t, spaces, nil, "python3", "-c", asks+"print(said)")
+	for range 2 {
+		place, err := spaces.TakePlace(t.Context())
+		require.NoError(t, err)
+		_, err = rollout(t, agent, nil)
+		require.ErrorIs(t, err, producers.ErrNotBegun)
+		require.ErrorIs(t, err, producers.ErrNoRoom)
+		place.Leave()
+		got, err := rollout(t, agent, nil)
+		require.NoError(t, err)
+		require.Equal(t, schemas.StopAnswer, got.Stop)
+	}
+}

@@ -62,9 +62,9 @@ func (p program) runPlain(ctx context.Context) (string, error) {
 // gatewayPort is where a program with a network of its own reaches the gateway.
 const gatewayPort = 8640
 
-// runConfined is runPlain in a sandbox of the program's own. Where that has a network of its own, the gateway listens in it, and nobody
-// else.
-func (p program) runConfined(ctx context.Context, spaces *workspace.Manager, server *gateway.Server) (string, error) {
+// runConfined is runPlain in a sandbox of the program's own, on a place. Where that has a network of its own, the gateway
+// listens in it, and nobody else.
+func (p program) runConfined(ctx context.Context, spaces *workspace.Manager, place *sandbox.Place, server *gateway.Server) (string, error) {
 	pool, err := spaces.Ready(ctx)
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", producers.ErrUnavailable, err)
@@ -76,7 +76,7 @@ func (p program) runConfined(ctx context.Context, spaces *workspace.Manager, ser
 	if pool.Tier() == sandbox.TierFull {
 		spec.Port = gatewayPort
 	}
-	process, err := startConfined(ctx, spaces, spec)
+	process, err := place.Start(ctx, spec)
 	switch {
 	case ctx.Err() != nil:
 		return "", context.Cause(ctx)
@@ -115,16 +115,6 @@ func (p program) runConfined(ctx context.Context, spaces *workspace.Manager, ser
 		return "", &exitError{exit.Code, string(stderr.Bytes())}
 	}
 	return string(stdout.Bytes()), nil
-}
-
-// startConfined starts a program on a place that is free when it has ended.
-func startConfined(ctx context.Context, spaces *workspace.Manager, spec sandbox.Spec) (*sandbox.Process, error) {
-	place, err := spaces.TakePlace(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer place.Leave()
-	return place.Start(ctx, spec)
 }
 
 // safeVariables returns the variables of this process that a program needs to start; no secret is among them.
