@@ -9,6 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/weir-rl/weir/internal/builtin"
+	"github.com/weir-rl/weir/internal/config"
 )
 
 // Finding 12a.5 of the twelfth reader: a look at somebody's folder connected to any address that its file broker.url names, and signed with the
@@ -78,4 +81,27 @@ func TestTheClientReadsANotedBrokerAsItWasChecked(t *testing.T) {
 			require.Contains(rt, []string{"127.0.0.1", "::1", "localhost"}, at.Hostname(), noted)
 		}
 	})
+}
+
+// A low finding of earlier readers: the page of a run whose broker is on another machine said that no broker was up, and not how to name
+// it.
+func TestAPageSaysHowToNameABrokerElsewhere(t *testing.T) {
+	t.Parallel()
+	cfg, _, err := Resolve(builtin.Doors(), config.Sources{})
+	require.NoError(t, err)
+	v := &Viewer{cfg: cfg}
+	dir := t.TempDir()
+	for noted, want := range map[string]string{
+		"": "run mine: no broker is up on this machine; name a broker elsewhere with --broker.url",
+		"nats://192.0.2.7:4222": `run mine: its folder notes the broker "nats://192.0.2.7:4222", which is not asked: ` +
+			"it is no address of this machine. Name it with --broker.url if it is the run's",
+	} {
+		if noted != "" {
+			require.NoError(t, os.WriteFile(filepath.Join(dir, brokerFile), []byte(noted+"\n"), 0o600))
+		} else {
+			_ = os.Remove(filepath.Join(dir, brokerFile)) // it may not be there
+		}
+		_, _, err := v.connectTo("mine", dir)(t.Context())
+		require.EqualError(t, err, want)
+	}
 }

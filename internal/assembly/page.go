@@ -179,7 +179,7 @@ func (v *Viewer) connectTo(name, dir string) func(context.Context) (*streams.Run
 			}
 		}
 		if cfg.Broker.URL == "" {
-			return nil, nil, fmt.Errorf("run %s: no broker is up", name)
+			return nil, nil, noBrokerError(name, dir)
 		}
 		conn, err := to.connectBroker(ctx, nil, streams.RoleViewer)
 		if err != nil {
