@@ -90,8 +90,8 @@ func (s *Run) Fork(name string, step int64) (_ *Forked, err error) {
 // halfFork ends the name of the folder that a fork is made in, before a random number.
 const halfFork = ".tmp-"
 
-// removeHalfForks removes the folders of forks of a name that were killed: by hard links they keep the bytes of runs that were removed. A fork
-// that is at work holds its folder.
+// removeHalfForks removes the folders of forks of a name that were killed: by hard links they keep the bytes of runs that were removed. A
+// fork that is at work holds its folder.
 func removeHalfForks(dir, name string) {
 	left, _ := filepath.Glob(filepath.Join(dir, "."+name+halfFork+"*")) // names of runs have no pattern
 	for _, half := range left {

@@ -3,6 +3,7 @@ package mcp
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -331,6 +332,31 @@ func TestAServerInItsSandbox(t *testing.T) {
 			require.Contains(t, said[3], "read-only file system")
 		}
 	}
+}
+
+// An episode that is given up in a call, as tickets are at the end of a step, costs the episodes that share its session nothing: their
+// calls were told that the server had broken down, and their samples trained on. A call that is not answered in its own time ends the session.
+func TestACallThatIsGivenUpCostsASharedSessionNothing(t *testing.T) {
+	t.Parallel()
+	served := byCommand(t, false, func(c *Config) { c.Shared = true })
+	open(t, served, "a")
+	open(t, served, "b")
+	for _, want := range []string{"1", "2", "3"} {
+		got, err := call(t.Context(), served["count"], "b", "{}")
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Millisecond, func() { cancel(errors.New("the ticket was withdrawn")) })
+		_, err = call(ctx, served["hang"], "a", "{}")
+		require.ErrorContains(t, err, "the ticket was withdrawn")
+	}
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 100*time.Millisecond, errors.New("timed out after 100ms"))
+	defer cancel()
+	_, err := call(ctx, served["hang"], "a", "{}")
+	require.ErrorContains(t, err, "timed out")
+	got, err := call(t.Context(), served["count"], "b", "{}")
+	require.NoError(t, err)
+	require.Equal(t, "(the server was started anew; what it kept is gone)\n1", got)
 }
 
 func TestAllow(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 	"unicode/utf8"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -241,15 +242,14 @@ func (t *Tool) Call(ctx context.Context, call producers.Call) (producers.Observa
 	if err != nil {
 		return producers.Observation{}, err
 	}
-	// The client looks at no context while it writes to a program, which may not read: the end of the connection ends the write.
-	overdue := context.AfterFunc(ctx, func() { s.loseConnection(conn) })
-	result, err := conn.CallTool(ctx, &sdk.CallToolParams{Name: t.name, Arguments: arguments})
-	overdue()
+	result, err := t.callWithin(ctx, s, conn, arguments)
 	var refused *jsonrpc.Error
 	switch {
 	case err == nil:
 	case context.Cause(ctx) != nil:
-		s.loseConnection(conn)
+		if !t.server.keepsSession(ctx) {
+			s.loseConnection(conn)
+		}
 		return producers.Observation{}, context.Cause(ctx)
 	case errors.As(err, &refused) && (refused.Code == jsonrpc.CodeInvalidParams || refused.Code == jsonrpc.CodeInternalError):
 		return producers.Observation{}, errors.New(remote.Clean(refused.Message))
@@ -273,6 +273,35 @@ func (t *Tool) Call(ctx context.Context, call producers.Call) (producers.Observa
 		text = "(the server was started anew; what it kept is gone)\n" + text
 	}
 	return producers.Observation{Text: text}, nil
+}
+
+// unreadDelay is how long a call in a session that goes on may take to end.
+const unreadDelay = 10 * time.Second
+
+// callWithin calls the tool until ctx ends. The client looks at no context while it writes to a program, which may not read: the end of the
+// connection ends the write.
+func (t *Tool) callWithin(
+	ctx context.Context, s *session, conn *connection, arguments map[string]json.RawMessage,
+) (*sdk.CallToolResult, error) {
+	over := make(chan struct{})
+	defer close(over)
+	defer context.AfterFunc(ctx, func() {
+		if t.server.keepsSession(ctx) {
+			select {
+			case <-over:
+				return
+			case <-time.After(unreadDelay):
+			}
+		}
+		s.loseConnection(conn)
+	})()
+	return conn.CallTool(ctx, &sdk.CallToolParams{Name: t.name, Arguments: arguments})
+}
+
+// keepsSession reports whether the session of a call goes on though ctx, the call's, has ended: a session that all episodes share is not
+// lost with an episode that is given up or past its time limit, but with a call that is not answered in the time of a call.
+func (s *Server) keepsSession(ctx context.Context) bool {
+	return s.cfg.Shared && (!errors.Is(ctx.Err(), context.DeadlineExceeded) || producers.TimedOut(context.Cause(ctx)))
 }
 
 // explainBreak returns the error of a call at which the server died or broke the protocol. The call is not made again: a server may have

@@ -137,7 +137,7 @@ var errEnded = errors.New("the worker ended")
 type cellHost struct {
 	// answer calls a function of the world.
 	answer func(asked) (returned, error)
-	// reserve keeps the worker for the cell's session if no other session has it, and reports whether it did.
+	// reserve keeps the worker for the cell's session if no other session has the worker, and reports whether that is so.
 	reserve func() bool
 }
 
@@ -191,8 +191,8 @@ func (w *worker) runCell(ctx context.Context, session string, c cell, limit time
 	}
 }
 
-// stopCell ends a cell that nobody waits for any more. A worker that is reserved for its session ends with it; in a worker that other
-// sessions share the cell is interrupted, and costs them their variables only where it goes on until overdue.
+// stopCell ends a cell whose call has ended. A worker that is reserved for the cell's session ends too; in a worker that other sessions
+// share the cell is interrupted, and costs those sessions their variables only where the cell goes on until overdue.
 func (w *worker) stopCell(id string, replies <-chan reply, overdue <-chan time.Time, reserved bool) {
 	if reserved {
 		w.killProcess()
