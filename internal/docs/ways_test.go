@@ -40,9 +40,10 @@ type place struct {
 
 // unavailable are the functions that make an error the machinery's.
 var unavailable = map[string]place{
-	"producers.var":                      {2, "services"}, // the errors themselves: of no room only while an episode has not begun
-	"producers.Episode.openSessions":     {1, "opening"},
-	"producers/agents/outside.agent.Run": {2, "agents outside"}, "producers/agents/outside.program.runPlain": {2, "agents outside"},
+	"producers.var":                             {2, "services"}, // the errors themselves: of no room only while an episode has not begun
+	"producers.Episode.openSessions":            {1, "opening"},
+	"producers/agents/outside.agent.awaitPlace": {1, "opening"},
+	"producers/agents/outside.agent.Run":        {2, "agents outside"}, "producers/agents/outside.program.runPlain": {2, "agents outside"},
 	"producers/agents/outside.program.runConfined": {5, "agents outside"},
 	"producers/remote.Client.callService":          {3, "services"},
 	"producers/rewards/code.wrapUnavailable":       {1, "judges"}, "producers/rewards/code.readVerdict": {2, "judges"},
