@@ -138,6 +138,34 @@ func Check(records []checkpoint.Record, bounds Bounds, witness *Witness) *Report
 	return a.finishReport(witness)
 }
 
+// ReadStore is Read of the record in a run's folder of checkpoints. Lines that are gone from its end are among Gaps, where a checkpoint
+// or a batch that was written after them is kept.
+func ReadStore(dir string, bounds Bounds, witness *Witness) (*Report, error) {
+	kept, err := checkpoint.List(dir)
+	if err != nil {
+		return nil, err
+	}
+	last := int64(-1)
+	r, err := Read(func(yield func(*checkpoint.Record, error) bool) {
+		for rec, err := range checkpoint.Records(dir) {
+			if rec != nil {
+				last = max(last, rec.Step)
+			}
+			if !yield(rec, err) {
+				return
+			}
+		}
+	}, bounds, witness)
+	if err != nil {
+		return nil, err
+	}
+	lost, err := kept.LostAfter(last)
+	if err == nil && lost != nil {
+		r.Gaps.addCounted(lost.Last-lost.First+1, "%s: the record ends before, and %s was written after", lost.Steps(), lost.By)
+	}
+	return r, err
+}
+
 // Read audits the records of a run, in order. witness, which may be nil, is the account of an observer of the stream. A
 // record that comes with a *checkpoint.Damage is audited, and the damage listed; any other error ends the audit.
 func Read(records iter.Seq2[*checkpoint.Record, error], bounds Bounds, witness *Witness) (*Report, error) {

@@ -86,7 +86,7 @@ type audited struct {
 // printAudit checks the record of the run and prints the result.
 func (r *runRecord) printAudit(asJSON bool) error {
 	eta, reuse := r.Config.Trainer.Eta, r.Config.Trainer.Reuse
-	found, err := audit.Read(checkpoint.Records(r.record.Dir), audit.Bounds{Eta: eta, Reuse: reuse}, nil)
+	found, err := audit.ReadStore(r.record.Dir, audit.Bounds{Eta: eta, Reuse: reuse}, nil)
 	if err != nil {
 		return err
 	}

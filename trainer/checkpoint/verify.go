@@ -43,35 +43,36 @@ type verifier struct {
 	end int64
 	// oldest is the oldest step whose batch is kept.
 	oldest int64
+	// whole has the steps of the checkpoints without damage.
+	whole map[int64]bool
 }
 
 // Verify reads every byte of a store that a record stands for: the lines of the record against their chain, the kept batches against the
 // record, the checkpoints against their manifests and the record, the reference policy against its manifest. Each is called with the
 // records and may be nil. A trainer may go on with the store meanwhile.
 func Verify(dir string, each func(*Record)) (*Verification, error) {
-	v := &verifier{dir: dir, results: map[int64]*Result{}, chains: map[int64]string{}}
+	v := &verifier{dir: dir, results: map[int64]*Result{}, chains: map[int64]string{}, whole: map[int64]bool{}}
 	v.First, v.Last = -1, -1
-	steps, err := Steps(dir)
-	if err == nil {
-		var kept []int64
-		if kept, err = KeptSteps(dir); len(kept) > 0 {
-			v.oldest = kept[0]
-		}
-	}
+	list, err := List(dir)
 	if err != nil {
 		return nil, fmt.Errorf("verify %s: %w", dir, err)
 	}
-	if err := v.readRecords(steps, each); err != nil {
+	if len(list.batches) > 0 {
+		v.oldest = list.batches[0]
+	}
+	if err := v.readRecords(list.steps, each); err != nil {
 		return nil, fmt.Errorf("verify %s: %w", dir, err)
 	}
-	if err := v.checkEnd(steps); err != nil {
+	if err := v.checkEnd(list.steps); err != nil {
 		return nil, fmt.Errorf("verify %s: %w", dir, err)
 	}
-	slices.Sort(steps)
-	for _, step := range steps {
+	for _, step := range slices.Backward(list.steps) {
 		if err := v.checkFolder(StepDir(dir, step), step); err != nil {
 			return nil, fmt.Errorf("verify %s: %w", dir, err)
 		}
+	}
+	if err := v.checkLost(list); err != nil {
+		return nil, fmt.Errorf("verify %s: %w", dir, err)
 	}
 	if reference := ReferenceDir(dir); reference != "" {
 		if _, err := os.Stat(filepath.Join(reference, manifestFile)); err != nil {
@@ -205,6 +206,38 @@ func (v *verifier) checkEnd(steps []int64) error {
 	return nil
 }
 
+// checkLost looks for lines that are gone from the record: after its end, or before the newest whole checkpoint, as a start does.
+func (v *verifier) checkLost(list *Listing) error {
+	if _, err := os.Stat(filepath.Join(v.dir, RecordFile)); err != nil {
+		return nil //nolint:nilerr // a record that is gone is among the damage
+	}
+	lost, err := list.lostAfter(v.Last, func(step int64) (bool, error) { return v.whole[step], nil })
+	if err != nil {
+		return err
+	}
+	if lost != nil {
+		want := fmt.Sprintf("the lines of %s, after which %s was written", lost.Steps(), lost.By)
+		v.addDamage(lost.First, &Damage{v.dir, RecordFile, want, "none of them: they were removed, or the run went back behind them"})
+		return nil
+	}
+	known := slices.ContainsFunc(v.Damage, func(d Found) bool { return d.File == RecordFile })
+	if at := slices.IndexFunc(list.steps, func(step int64) bool { return v.whole[step] }); at >= 0 && !known {
+		step := list.steps[at]
+		want, have, err := findLackOf(v.dir, step)
+		if err != nil {
+			return err
+		}
+		if have != "" {
+			v.addDamage(step, &Damage{v.dir, RecordFile, fmt.Sprintf("the %d bytes that the checkpoint goes on from", want.Offset), have})
+		}
+	}
+	if newest := list.batchesAfter(v.Last + 1); newest >= 0 {
+		v.Notes = append(v.Notes, fmt.Sprintf("%s: the batch of step %d is kept, and the record ends with step %d: the run went back, or lines "+
+			"were removed and the checkpoints after them", RecordFile, newest, v.Last))
+	}
+	return nil
+}
+
 // checkFolder compares the files of a checkpoint, or of the reference policy, with their manifest, and a checkpoint with the record.
 func (v *verifier) checkFolder(dir string, step int64) error {
 	damage, m, err := verifyFiles(dir, step)
@@ -229,6 +262,7 @@ func (v *verifier) checkFolder(dir string, step int64) error {
 	if dir == filepath.Join(v.dir, referenceDir) {
 		return nil
 	}
+	v.whole[step] = len(damage) == 0
 	if v.Checkpoints++; !recorded || len(damage) > 0 {
 		return nil
 	}
