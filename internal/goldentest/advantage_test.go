@@ -258,7 +258,7 @@ func gaeAReaL(c *golden) error {
 	}
 	kl := arealKL(c.text("kl_estimator"), true)
 	rewards := make([]float64, len(mask))
-	if _, err := kl.Penalize(c.num("kl_ctl", 0), b.Offsets, b.Mask, rewards, logprobs, reference, rewards); err != nil {
+	if _, err := kl.Penalize(c.num("kl_ctl", 0), b.Offsets, b.Mask, nil, rewards, logprobs, reference, rewards); err != nil {
 		return err
 	}
 	c.wantTokens(p, "kl_rewards", rewards)

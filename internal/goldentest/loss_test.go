@@ -1,8 +1,6 @@
 package goldentest
 
 import (
-	"math"
-
 	"github.com/weir-rl/weir/trainer/loss"
 )
 
@@ -331,14 +329,14 @@ func klInReward(c *golden) error {
 	k.Target, k.Horizon = control.num("target_kl", 0), control.num("horizon", 1)
 	coef := control.num("kl_coef", 0)
 	rewards := p.tokens("token_level_scores")
-	kl, err := k.Penalize(coef, p.offsets, p.mask("response_mask"), rewards, p.tokens("old_log_probs"),
+	kl, err := k.Penalize(coef, p.offsets, p.mask("response_mask"), nil, rewards, p.tokens("old_log_probs"),
 		p.tokens("ref_log_prob"), rewards)
 	if err != nil {
 		return err
 	}
 	c.wantTokens(p, "token_level_rewards", rewards)
 	c.wantIn("metrics", map[string]float64{"actor/reward_kl_penalty": kl, "actor/reward_kl_penalty_coeff": coef})
-	c.want("kl_coef_after", k.Adapt(coef, kl, len(p.offsets)-1))
+	c.want("kl_coef_after", k.Adapt(coef, kl, float64(len(p.offsets)-1)))
 	return nil
 }
 
@@ -349,7 +347,7 @@ func klController(c *golden) error {
 	var coefs []float64
 	steps := vector(c.Inputs["n_steps"])
 	for i, kl := range vector(c.Inputs["current_kl"]) {
-		coef = k.Adapt(coef, kl, int(math.Round(steps[i])))
+		coef = k.Adapt(coef, kl, steps[i])
 		coefs = append(coefs, coef)
 	}
 	c.want("kl_coef", coefs)

@@ -48,7 +48,9 @@ func (c *creditAssigner) improvesWith(field string) bool {
 // penalizeRewards subtracts the KL term from the rewards, if the KL term goes into the rewards, and adapts its coefficient.
 func (s *step) penalizeRewards(context.Context) error {
 	rewards := slices.Clone(s.rows.Rewards)
-	if _, err := s.objective.PenalizeRewards(s.rows.Offsets, s.rows.Mask, rewards, s.before.logprobs, s.before.reference); err != nil {
+	_, err := s.objective.PenalizeRewards(
+		s.rows.Offsets, s.rows.Mask, s.rows.Trajectory, rewards, s.before.logprobs, s.before.reference)
+	if err != nil {
 		return err
 	}
 	s.rows = s.rows.WithRewards(rewards)

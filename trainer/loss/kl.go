@@ -2,6 +2,7 @@ package loss
 
 import (
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/weir-rl/weir/internal/check"
@@ -33,7 +34,7 @@ type KL struct {
 	// ClampAll bounds every kind's estimate (AReaL), not only k3's (verl).
 	ClampAll bool `koanf:"clamp_all"`
 	// Target and Horizon adapt the coefficient to keep the measured KL near Target, in nats, over about Horizon
-	// rows (arXiv 1909.08593, equation 3). Target 0, the default, keeps it fixed.
+	// trajectories (arXiv 1909.08593, equation 3); a step changes it by a fifth at most. Target 0, the default, keeps it fixed.
 	Target  float64 `koanf:"target" min:"0"`
 	Horizon float64 `koanf:"horizon" default:"10000"`
 }
@@ -177,9 +178,12 @@ func (k *KL) AddLoss(coef float64, a Aggregation, b *Batch, out *Result) error {
 	return nil
 }
 
-// Penalize subtracts coef * KL from the reward of each action token and returns the mean over rows of the rows' mean KL, for Adapt. Rows
-// without an action token count as 0. out may be rewards itself.
-func (k *KL) Penalize(coef float64, offsets []int, mask []uint8, rewards, logprobs, reference, out []float64) (float64, error) {
+// Penalize subtracts coef * KL from the reward of each action token and returns the mean over trajectories of their mean KL, for Adapt.
+// trajectory is the trajectory of each row, from 0; nil is a trajectory a row. Trajectories without an action token count as 0.
+// out may be rewards itself.
+func (k *KL) Penalize(
+	coef float64, offsets []int, mask []uint8, trajectory []int, rewards, logprobs, reference, out []float64,
+) (float64, error) {
 	if err := stats.CheckRows(offsets, mask); err != nil {
 		return 0, err
 	}
@@ -188,7 +192,8 @@ func (k *KL) Penalize(coef float64, offsets []int, mask []uint8, rewards, logpro
 			return 0, err
 		}
 	}
-	mean, e := 0.0, k.newEstimator()
+	e := k.newEstimator()
+	sums, counts := make([]float64, countTrajectories(offsets, trajectory)), make([]int, countTrajectories(offsets, trajectory))
 	for i := range len(offsets) - 1 {
 		sum, n := 0.0, 0
 		for t := offsets[i]; t < offsets[i+1]; t++ {
@@ -205,20 +210,39 @@ func (k *KL) Penalize(coef float64, offsets []int, mask []uint8, rewards, logpro
 			b := &Batch{Offsets: offsets, Mask: mask}
 			return 0, firstFault(i, b, []field{{"Logprobs", logprobs}, {"Reference", reference}})
 		}
+		whole := i
+		if trajectory != nil {
+			whole = trajectory[i]
+		}
+		sums[whole] += sum
+		counts[whole] += n
+	}
+	mean := 0.0
+	for i, n := range counts {
 		if n > 0 {
-			mean += sum / float64(n)
+			mean += sums[i] / float64(n)
 		}
 	}
-	return mean / float64(len(offsets)-1), nil
+	return mean / float64(len(counts)), nil
 }
 
-// Adapt is the coefficient after a step over n rows whose KL was measured:
+// countTrajectories is the number of trajectories of rows.
+func countTrajectories(offsets, trajectory []int) int {
+	if len(trajectory) == 0 {
+		return len(offsets) - 1
+	}
+	return slices.Max(trajectory) + 1
+}
+
+// Adapt is the coefficient after a step over n trajectories whose KL was measured:
 //
 //	coef *= 1 + clip(measured/target - 1, -0.2, 0.2) n / horizon
-func (k *KL) Adapt(coef, measured float64, n int) float64 {
+//
+// Beyond five horizons it turns negative, and the penalty into a reward: [Objective.PenalizeRewards] counts a horizon of a step at most.
+func (k *KL) Adapt(coef, measured, n float64) float64 {
 	if k.Target == 0 {
 		return coef
 	}
 	e := min(max(measured/k.Target-1, -0.2), 0.2)
-	return coef * (1 + e*float64(n)/k.Horizon)
+	return coef * (1 + e*n/k.Horizon)
 }

@@ -162,14 +162,18 @@ func (o *Objective) ValueLoss(b *Batch, out *Result) error {
 }
 
 // PenalizeRewards subtracts the KL term from rewards in place, when KL.In is reward, and adapts the
-// coefficient afterwards. It is called once a step, over the whole batch, before the advantages.
-func (o *Objective) PenalizeRewards(offsets []int, mask []uint8, rewards, logprobs, reference []float64) (kl float64, err error) {
+// coefficient afterwards, by a fifth at most. It is called once a step, over the whole batch, before the advantages.
+// trajectory is the trajectory of each row, as in [KL.Penalize].
+func (o *Objective) PenalizeRewards(
+	offsets []int, mask []uint8, trajectory []int, rewards, logprobs, reference []float64,
+) (kl float64, err error) {
 	if o.klCoef == 0 || o.config.KL.In != KLInReward {
 		return 0, nil
 	}
-	kl, err = o.config.KL.Penalize(o.klCoef, offsets, mask, rewards, logprobs, reference, rewards)
+	kl, err = o.config.KL.Penalize(o.klCoef, offsets, mask, trajectory, rewards, logprobs, reference, rewards)
 	if err == nil {
-		o.klCoef = o.config.KL.Adapt(o.klCoef, kl, len(offsets)-1)
+		n := min(float64(countTrajectories(offsets, trajectory)), o.config.KL.Horizon)
+		o.klCoef = o.config.KL.Adapt(o.klCoef, kl, n)
 	}
 	return kl, err
 }

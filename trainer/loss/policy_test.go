@@ -3,9 +3,11 @@ package loss
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"github.com/weir-rl/weir/internal/check"
 	"github.com/weir-rl/weir/trainer/stats"
@@ -359,11 +361,55 @@ func TestAdaptiveKLFollowsItsTarget(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, o.NeedsReference())
 	rewards := []float64{0, 1}
-	kl, err := o.PenalizeRewards([]int{0, 2}, []uint8{1, 1}, rewards, []float64{-1, -1}, []float64{-1.5, -1.5})
+	kl, err := o.PenalizeRewards([]int{0, 2}, []uint8{1, 1}, nil, rewards, []float64{-1, -1}, []float64{-1.5, -1.5})
 	require.NoError(t, err)
 	require.InDelta(t, 0.5, kl, 1e-12)
 	require.InDeltaSlice(t, []float64{-0.05, 0.95}, rewards, 1e-12)
 	require.InDelta(t, 0.1*(1+0.2/10), o.KLCoef(), 1e-12)
+}
+
+// Finding 14.3: a step over more than five horizons turned the coefficient negative, and then rewarded what it was to punish.
+func TestPropertyAStepChangesTheKLCoefficientByAFifthAtMost(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		c := DefaultConfig()
+		c.KL.Kind, c.KL.In, c.KL.Coef = "k1", KLInReward, rapid.Float64Range(1e-9, 1e3).Draw(t, "coef")
+		c.KL.Target, c.KL.Horizon = rapid.Float64Range(1e-6, 10).Draw(t, "target"), rapid.Float64Range(0.1, 100).Draw(t, "horizon")
+		o, err := NewObjective(c)
+		require.NoError(t, err)
+		rows := rapid.IntRange(1, 600).Draw(t, "rows")
+		offsets := make([]int, rows+1)
+		for i := range offsets {
+			offsets[i] = i
+		}
+		current, reference := make([]float64, rows), slices.Repeat([]float64{rapid.Float64Range(-5, 5).Draw(t, "reference")}, rows)
+		for range 5 {
+			before := o.KLCoef()
+			_, err := o.PenalizeRewards(offsets, slices.Repeat([]uint8{1}, rows), nil, make([]float64, rows), current, reference)
+			require.NoError(t, err)
+			require.GreaterOrEqual(t, o.KLCoef(), 0.8*before*(1-1e-12))
+			require.LessOrEqual(t, o.KLCoef(), 1.2*before*(1+1e-12))
+		}
+	})
+}
+
+// Finding 14.3: contexts of a trajectory are no trajectories: where a context begins changes neither the mean KL nor the coefficient.
+func TestTheMeanKLIsOfTrajectories(t *testing.T) {
+	t.Parallel()
+	c := DefaultConfig()
+	c.KL.Kind, c.KL.Coef, c.KL.In, c.KL.Target, c.KL.Horizon = "k1", 0.1, KLInReward, 0.3, 10
+	mask, current, reference := []uint8{1, 0, 1, 1, 1}, []float64{-1, 0, -2, -1, -3}, []float64{-1.5, 0, -2.25, -1.75, -3}
+	var got, coefs [2]float64
+	for i, cut := range []struct{ offsets, trajectory []int }{{[]int{0, 4, 5}, nil}, {[]int{0, 1, 3, 4, 5}, []int{0, 0, 0, 1}}} {
+		o, err := NewObjective(c)
+		require.NoError(t, err)
+		got[i], err = o.PenalizeRewards(cut.offsets, mask, cut.trajectory, make([]float64, 5), current, reference)
+		require.NoError(t, err)
+		coefs[i] = o.KLCoef()
+	}
+	require.InDelta(t, 0.25, got[0], 1e-12)
+	require.InDelta(t, got[0], got[1], 1e-12)
+	require.InDelta(t, coefs[0], coefs[1], 1e-12)
 }
 
 func TestDurationWeightsHaveMeanOne(t *testing.T) {
