@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/trainer/checkpoint"
 )
 
@@ -75,11 +76,11 @@ func (o *Outcome) ComparesWeights() bool { return o.Was != nil && len(o.Was.File
 // Equal reports whether the step came out equal to the bit.
 func (o *Outcome) Equal() bool { return o.Was != nil && len(o.Files) == 0 && len(o.Numbers) == 0 }
 
-// Weights names the weights that came out: the beginning of the hash of their first file.
+// Weights names the weights that came out, of the policy or of its adapter: the beginning of the hash of their first file.
 func (o *Outcome) Weights() string {
 	hash := ""
 	for _, name := range slices.Sorted(maps.Keys(o.Now.Files)) {
-		if strings.HasPrefix(name, "model") {
+		if strings.HasPrefix(name, "model") || name == gpu.AdapterFile {
 			hash = o.Now.Files[name]
 			break
 		}
