@@ -1,6 +1,9 @@
 package advantage
 
 import (
+	"bytes"
+	"slices"
+
 	"github.com/weir-rl/weir/trainer/stats"
 )
 
@@ -78,27 +81,53 @@ func (e *gigpo) cutGroup(b *Batch, g int, t *turns, advantages []float64) {
 	t.all, t.states = t.all[:0], t.states[:0]
 	clear(t.ids)
 	for k := e.layout.groupStart[g]; k < e.layout.groupStart[g+1]; k++ {
-		for _, i := range e.layout.rowsOf(e.layout.trajectories[k]) {
-			if e.StepUnit == UnitSegment {
+		rows := e.layout.rowsOf(e.layout.trajectories[k])
+		for n, i := range rows {
+			switch {
+			case e.StepUnit == UnitSegment:
 				t.addRow(b, i, k, advantages)
-				continue
-			}
-			before := b.Offsets[i] // where the tokens that name the next turn's state begin
-			for lo := before; lo < b.Offsets[i+1]; {
-				n, acts := stats.FirstRun(b.Mask[lo:b.Offsets[i+1]])
-				hi := lo + n
-				if acts {
-					t.addTurn(turn{lo: lo, hi: hi, trajectory: k, value: stats.Total(b.Rewards[lo:hi])}, anchorHash(b.Tokens[before:lo]))
-					if e.anchor != AnchorContext {
-						before = hi
-					}
-				} else {
-					clear(advantages[lo:hi])
-				}
-				lo = hi
+			case e.anchor == AnchorContext:
+				t.addTurns(b, i, k, b.Offsets[i], true, advantages)
+			default:
+				t.addTurns(b, i, k, b.Offsets[i]+countHistory(b, rows[max(0, n-1)], i), false, advantages)
 			}
 		}
 	}
+}
+
+// addTurns adds the runs of action tokens of a row of trajectory k. The state of the first run is named by the tokens from before on; grows
+// says whether the tokens of a later run's state begin there too, or else behind the run ahead of it.
+func (t *turns) addTurns(b *Batch, row, k, before int, grows bool, advantages []float64) {
+	for lo := b.Offsets[row]; lo < b.Offsets[row+1]; {
+		n, acts := stats.FirstRun(b.Mask[lo:b.Offsets[row+1]])
+		hi := lo + n
+		if acts {
+			t.addTurn(turn{lo: lo, hi: hi, trajectory: k, value: stats.Total(b.Rewards[lo:hi])}, anchorHash(b.Tokens[before:lo]))
+			if !grows {
+				before = hi
+			}
+		} else {
+			clear(advantages[lo:hi])
+		}
+		lo = hi
+	}
+}
+
+// countHistory counts the tokens of row last, up to its last action token, that the row after it begins with, ahead of its first turn's
+// observation. It is 0 unless the row begins with all of them and has an observation behind them: then the state of the row's first turn is
+// everything before that turn. A row has no history of itself.
+func countHistory(b *Batch, last, row int) int {
+	end := lastAction(b, []int{last}) + 1
+	first := bytes.IndexByte(b.Mask[b.Offsets[row]:b.Offsets[row+1]], 1)
+	n := end - b.Offsets[last]
+	if last == row || end == 0 || first <= n {
+		return 0
+	}
+	head := b.Tokens[b.Offsets[row]:][:n]
+	if !slices.Equal(head, b.Tokens[b.Offsets[last]:end]) {
+		return 0
+	}
+	return n
 }
 
 // addRow adds the sampled tokens of a row of trajectory k as a single turn, which began in the state of all tokens before it.

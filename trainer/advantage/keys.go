@@ -58,7 +58,7 @@ type Comparing struct {
 // LengthPenalty takes from each reward of a group mean(R) * sum of weight * x / max(x) over the group. A weight
 // of 0, the default, is none.
 type LengthPenalty struct {
-	// OutputTokens weighs action tokens, InputTokens the others, Turns the runs of action tokens.
+	// OutputTokens weighs action tokens, InputTokens the others in each context, repeated tokens too, Turns the runs of action tokens.
 	OutputTokens float64 `koanf:"output_tokens" min:"0"`
 	InputTokens  float64 `koanf:"input_tokens" min:"0"`
 	Turns        float64 `koanf:"turns" min:"0"`
@@ -207,7 +207,7 @@ type GiGPO struct {
 	Scaling `koanf:",squash"`
 	Steps   `koanf:",squash"`
 	// Anchor selects the tokens that name the state that a turn began in: observation, the tokens since the turn before, as in the authors'
-	// code; or context, all tokens of its row before it.
+	// code, also where a new context repeats that turn and all before it; or context, all tokens of its row before it.
 	Anchor string `koanf:"anchor" default:"observation" oneof:"observation context"`
 	// StepWeight multiplies the step advantage.
 	StepWeight float64 `koanf:"step_weight" default:"1" min:"0"`

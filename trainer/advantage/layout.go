@@ -116,8 +116,7 @@ func (l *layout) denseIDs(ids, into []int) int {
 	return len(l.ids)
 }
 
-// bucketByKey lists the indices of keys by key: the indices of key k are order[start[k]:start[k+1]], rising. those of key k are
-// order[start[k]:start[k+1]], rising.
+// bucketByKey lists the indices of keys by key: the indices of key k are order[start[k]:start[k+1]], rising.
 func bucketByKey(keys []int, n int, order, start []int) ([]int, []int) {
 	order, start = stats.Resize(order, len(keys)), stats.Resize(start, n+1)
 	clear(start)
