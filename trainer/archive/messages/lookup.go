@@ -33,18 +33,18 @@ type Lookup struct {
 type lookedUp struct {
 	runs     []string // that the segments name, sorted
 	segments []string
+	blocks   [][]Block // of each segment
 	order    []Name
 	places   map[Name]messagePlace
 	damage   []*Damage
 	notes    []string
 }
 
-// messagePlace is where a message is.
+// messagePlace is where a message is: the numbers of its segment and of its block there, and its place within that.
 type messagePlace struct {
-	segment  int
-	block    Block
-	at, size int
-	stored   int64
+	segment, block int
+	at, size       int
+	stored         int64
 }
 
 type decodedBlock struct {
@@ -126,15 +126,16 @@ func (l *Lookup) readMessage(n Name) (*Message, error) {
 	if !ok {
 		return nil, fmt.Errorf("trajectory %s: %w", n.ID, ErrNotKept)
 	}
-	data, err := l.readBlock(l.found.segments[p.segment], p.block)
+	data, err := l.readBlock(l.found.segments[p.segment], l.found.blocks[p.segment], p.block)
 	if err != nil {
 		return nil, err
 	}
 	return &Message{Sequence: n.Sequence, At: time.Unix(0, p.stored).UTC(), Data: data[p.at : p.at+p.size]}, nil
 }
 
-// readBlock reads a block, or takes it from the blocks that were read last.
-func (l *Lookup) readBlock(segment string, b Block) (data []byte, err error) {
+// readBlock reads a block of a segment, of all its blocks, or takes it from the blocks that were read last.
+func (l *Lookup) readBlock(segment string, blocks []Block, number int) (data []byte, err error) {
+	b := blocks[number]
 	for _, held := range l.blocks {
 		if held.segment == segment && held.at == b.At {
 			return held.data, nil
@@ -145,11 +146,11 @@ func (l *Lookup) readBlock(segment string, b Block) (data []byte, err error) {
 		return nil, fmt.Errorf("open %s: %w", segment, err)
 	}
 	defer func() { err = errors.Join(err, blob.Close()) }()
-	r := &segmentReader{name: segment, blob: blob, index: &Index{Blocks: []Block{b}}, decoder: l.decoder}
+	r := &segmentReader{name: segment, blob: blob, index: &Index{Blocks: blocks}, decoder: l.decoder}
 	if end := b.At + b.Size; end > blob.Size() {
-		return nil, r.damageOf(fmt.Sprintf("a block up to %d", end), "%d bytes", blob.Size())
+		return nil, r.damageOf(fmt.Sprintf("block %d up to %d", number, end), "%d bytes", blob.Size())
 	}
-	if data, err = r.readBlock(0); err != nil {
+	if data, err = r.readBlock(number); err != nil {
 		return nil, err
 	}
 	if len(l.blocks) == heldBlocks {
@@ -213,7 +214,7 @@ func lookUpOnce(store Segments, vanished map[string]bool) (out *lookedUp, gone b
 // addIndex adds the trajectories of a segment behind a sequence.
 func (f *lookedUp) addIndex(r *segmentReader, behind uint64) {
 	f.runs = append(f.runs, r.index.Run)
-	f.segments = append(f.segments, r.name)
+	f.segments, f.blocks = append(f.segments, r.name), append(f.blocks, r.index.Blocks)
 	for i := range r.index.Entries {
 		e := &r.index.Entries[i]
 		n := Name{e.ID, e.Sequence}
@@ -221,6 +222,6 @@ func (f *lookedUp) addIndex(r *segmentReader, behind uint64) {
 			continue
 		}
 		f.order = append(f.order, n)
-		f.places[n] = messagePlace{len(f.segments) - 1, r.index.Blocks[e.Block], e.At, e.Size, e.Stored}
+		f.places[n] = messagePlace{len(f.segments) - 1, e.Block, e.At, e.Size, e.Stored}
 	}
 }

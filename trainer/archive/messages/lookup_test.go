@@ -109,6 +109,22 @@ func TestALookupNamesWhatIsDamaged(t *testing.T) {
 	require.NotEmpty(t, damaged)
 	require.Equal(t, second, damaged[0].Segment)
 
+	// Finding 14.4: a damaged block was the block 0 of each segment. Its number is that which Verify names.
+	l = open(t, func(s []string) {
+		info, err := os.Stat(s[0])
+		require.NoError(t, err)
+		flip(s[0], int(info.Size()/2))
+	})
+	_, damaged = read(t, l)
+	verified, err := Verify(l.store)
+	require.NoError(t, err)
+	require.Len(t, verified.Damage, 1)
+	require.NotContains(t, verified.Damage[0].Want, "block 0 ")
+	require.NotEmpty(t, damaged)
+	for _, d := range damaged {
+		require.Equal(t, verified.Damage[0], d)
+	}
+
 	l = open(t, func(s []string) { second = filepath.Base(s[1]); flip(s[1], -100) })
 	found, _ = l.Damage()
 	require.Len(t, found, 1)
