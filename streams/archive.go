@@ -36,6 +36,8 @@ type KeepRequest struct {
 	Losses int64 `json:"losses"`
 	// Known is a message that the stream held, at Sequence or later; its zero value is none.
 	Known Mark `json:"known"`
+	// Owner is the run's id, which tells its archive from that of another run of its name; "" of a trainer that has none.
+	Owner string `json:"owner,omitempty"`
 }
 
 // Gap is a range of sequences, above After and up to Last.

@@ -4,9 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
 
+	"github.com/weir-rl/weir/trainer/archive"
 	"github.com/weir-rl/weir/trainer/archive/messages"
 	"github.com/weir-rl/weir/trainer/batch"
+	"github.com/weir-rl/weir/trainer/checkpoint"
 )
 
 // keeper keeps the stream's messages before they are purged, itself or by a role of its own.
@@ -32,8 +37,13 @@ func (i *intake) openKeeper(ctx context.Context) error {
 	if cfg.Messages.Bytes == 0 {
 		return nil
 	}
+	file := messages.OwnerFile(filepath.Join(i.store.Dir(), archive.Folder))
+	id, err := messages.ReadOwnerID(file)
+	if err != nil {
+		return fmt.Errorf("open the archive of messages: %w", err)
+	}
 	if cfg.Messages.ByRole() {
-		i.keeper = i.openRoleKeeper(ctx)
+		i.keeper = i.openRoleKeeper(ctx, id)
 		return nil
 	}
 	identity := i.feed.Identity()
@@ -51,12 +61,28 @@ func (i *intake) openKeeper(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("open the archive of messages: %w: stop it, or set trainer.archive.messages.by to role if it is weir archive", err)
 	}
-	a, err := messages.Open(store, cfg.Messages, i.deps.Stream.Name(), life, i.deps.Log)
+	owner := messages.Owner{
+		Run: i.deps.Stream.Name(), ID: id, File: file, Inside: cfg.Messages.Dir == "" && i.deps.Messages == nil, Streams: i.readStreams,
+	}
+	a, err := messages.Open(store, cfg.Messages, owner, life, i.deps.Log)
 	if err != nil {
 		return errors.Join(fmt.Errorf("open the archive of messages: %w", err), unlock())
 	}
 	i.keeper = &ownKeeper{deps: i.deps, feed: i.feed, required: cfg.Required, archive: a, unlock: unlock}
 	return nil
+}
+
+// readStreams reads from the record which streams the run had, by when they were made.
+func (i *intake) readStreams() (out []time.Time, err error) {
+	for r, err := range checkpoint.Records(i.store.Dir()) {
+		if err != nil {
+			return nil, err
+		}
+		if !r.Created.IsZero() && !slices.ContainsFunc(out, r.Created.Equal) {
+			out = append(out, r.Created)
+		}
+	}
+	return out, nil
 }
 
 func (i *intake) closeKeeper() error {

@@ -16,6 +16,8 @@ type roleKeeper struct {
 	feed     Feed
 	required bool
 	losses   int64
+	// owner is the run's id.
+	owner string
 	// version is the trainer's version.
 	version func() int64
 
@@ -37,8 +39,10 @@ type roleKeeper struct {
 const tellAfter = 5 * time.Second
 
 // openRoleKeeper follows the words of the role until the keeper is closed.
-func (i *intake) openRoleKeeper(ctx context.Context) *roleKeeper {
-	k := &roleKeeper{deps: i.deps, feed: i.feed, required: i.cfg.Archive.Required, losses: i.losses, changed: make(chan struct{})}
+func (i *intake) openRoleKeeper(ctx context.Context, owner string) *roleKeeper {
+	k := &roleKeeper{
+		deps: i.deps, feed: i.feed, required: i.cfg.Archive.Required, losses: i.losses, owner: owner, changed: make(chan struct{}),
+	}
 	k.version = func() int64 { return i.assembler.Version() }
 	k.skipped = i.store.PurgedUpTo(i.feed.Identity().Stream, i.feed.Identity().Created)
 	following, cancel := context.WithCancel(ctx)
@@ -81,7 +85,9 @@ func (k *roleKeeper) readWord() (word, error) {
 }
 
 func (k *roleKeeper) newRequest(upTo uint64) *streams.KeepRequest {
-	r := &streams.KeepRequest{Position: k.feed.Identity(), Losses: k.losses, Known: k.feed.Known()}
+	r := &streams.KeepRequest{
+		Position: k.feed.Identity(), Losses: k.losses, Known: k.feed.Known(), Owner: k.owner,
+	}
 	r.Sequence = upTo
 	return r
 }

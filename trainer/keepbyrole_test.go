@@ -67,7 +67,8 @@ func (a *archiveRole) serve() {
 		return
 	}
 	life := messages.Life{Created: r.Created, Losses: r.Losses}
-	archive, err := messages.Open(a.folder, messages.Config{Bytes: 1 << 30}, a.w.run, life, slog.New(slog.DiscardHandler))
+	owner := messages.Owner{Run: a.w.run, ID: r.Owner}
+	archive, err := messages.Open(a.folder, messages.Config{Bytes: 1 << 30}, owner, life, slog.New(slog.DiscardHandler))
 	if err == nil {
 		_, err = archive.Keep(context.Background(), storedSource{&worldFeed{w: a.w}}, r.Sequence)
 	}

@@ -226,7 +226,7 @@ func TestAnArchiveThatEndsBeforeTheRecordIsTold(t *testing.T) {
 		require.Equal(t, step == 3, strings.Contains(verify(), gone), step)
 	}
 
-	kept, err := messages.Open(segments, messages.Config{Bytes: 1 << 30}, "test", messages.Life{Created: created}, slog.New(slog.DiscardHandler))
+	kept, err := messages.Open(segments, messages.Config{Bytes: 1 << 30}, messages.Owner{Run: "test"}, messages.Life{Created: created}, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	store, err := checkpoint.Open(checkpoint.Config{Dir: dir, Keep: 2})
 	require.NoError(t, err)

@@ -54,7 +54,7 @@ func (r *recordedRun) publishBytes(data []byte) {
 func (r *recordedRun) keep(t *testing.T) {
 	t.Helper()
 	life := messages.Life{Created: time.Unix(1700000000, 0)}
-	a, err := messages.Open(messages.Folder{Dir: r.dir}, messages.Config{Bytes: 1 << 30}, "old", life, slog.New(slog.DiscardHandler))
+	a, err := messages.Open(messages.Folder{Dir: r.dir}, messages.Config{Bytes: 1 << 30}, messages.Owner{Run: "old"}, life, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	_, err = a.Keep(t.Context(), &r.source, uint64(len(r.all)))
 	require.NoError(t, err)

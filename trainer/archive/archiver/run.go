@@ -86,9 +86,10 @@ type archiver struct {
 	// newest holds the newest request that is not taken up.
 	newest chan *streams.KeepRequest
 
-	// archive is that of the life of the last request, nil before the first.
+	// archive is that of the life, and of the owner, of the last request, nil before the first.
 	archive *messages.Archive
 	life    messages.Life
+	owner   string
 	failing bool
 }
 
@@ -186,15 +187,16 @@ func (a *archiver) judgeFault(fault error, r *streams.KeepRequest, kept *streams
 // openLife opens the archive of the stream of a request, between two losses of messages.
 func (a *archiver) openLife(r *streams.KeepRequest) error {
 	life := messages.Life{Created: r.Created.UTC(), Losses: r.Losses}
-	if a.archive != nil && a.life == life {
+	if a.archive != nil && a.life == life && a.owner == r.Owner {
 		return nil
 	}
 	a.closeArchive()
-	archive, err := messages.Open(a.Store, a.cfg, a.Stream.Name(), life, a.Log)
+	owner := messages.Owner{Run: a.Stream.Name(), ID: r.Owner}
+	archive, err := messages.Open(a.Store, a.cfg, owner, life, a.Log)
 	if err != nil {
 		return fmt.Errorf("open the archive of messages: %w", err)
 	}
-	a.archive, a.life = archive, life
+	a.archive, a.life, a.owner = archive, life, r.Owner
 	a.Log.Info("keeping the messages of the trajectory stream", "created", life.Created, "losses", life.Losses,
 		"kept_up_to", archive.Last())
 	return nil

@@ -209,7 +209,7 @@ func TestTheFolderOfAnotherRunIsRefused(t *testing.T) {
 	folder := messages.Folder{Dir: t.TempDir()}
 	b.publish(1)
 	life := messages.Life{Created: time.Unix(9, 0).UTC()}
-	other, err := messages.Open(folder, messages.Config{Bytes: 1 << 30}, "another", life, slog.New(slog.DiscardHandler))
+	other, err := messages.Open(folder, messages.Config{Bytes: 1 << 30}, messages.Owner{Run: "another"}, life, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	_, err = other.Keep(b.ctx, source{b.run, b.request(), func(string) {}}, 1)
 	require.NoError(t, err)

@@ -1,6 +1,7 @@
 package messages
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,18 +30,20 @@ const (
 // ErrNotWritten is returned, wrapped, when the store did not take a segment, as on a full disk.
 var ErrNotWritten = errors.New("the archive of messages cannot be written")
 
-// ErrOtherRun is returned, wrapped, where a folder has the messages of another run.
-var ErrOtherRun = errors.New("the archive's folder has the messages of another run")
+// ErrOtherRun is returned, wrapped, where a folder or a bucket's prefix has the messages of another run.
+var ErrOtherRun = errors.New("the archive has the messages of another run")
 
 // Archive keeps the messages of one life of a stream in a store, beside those of earlier ones. A single goroutine calls it.
 type Archive struct {
 	store   Store
 	cfg     Config
-	run     string
+	owner   Owner
 	life    Life
 	log     *slog.Logger
 	encoder *zstd.Encoder
 	now     func() time.Time
+	// streams are the streams that are known to be the run's, by when they were made.
+	streams map[int64]bool
 	// segments are those of the store, in order; last is the sequence up to which messages are kept.
 	segments []listed
 	last     uint64
@@ -50,16 +53,21 @@ type Archive struct {
 	doubtful bool
 }
 
-// Open goes on with the segments in a store.
-func Open(store Store, cfg Config, run string, life Life, log *slog.Logger) (*Archive, error) {
-	a := &Archive{store: store, cfg: cfg, run: run, life: life, log: log, now: time.Now}
-	if err := a.readStore(); err != nil {
-		return nil, err
-	}
-	if err := a.checkRun(); err != nil {
-		return nil, err
-	}
+// Open goes on with the segments in a store, or fails with ErrOtherRun, wrapped, where they are another run's. Nothing of another run is
+// changed.
+func Open(store Store, cfg Config, owner Owner, life Life, log *slog.Logger) (*Archive, error) {
+	a := &Archive{store: store, cfg: cfg, owner: owner, life: life, log: log, now: time.Now}
+	a.streams = map[int64]bool{life.Created.UnixNano(): true}
 	var err error
+	if a.segments, _, err = listSegments(store); err != nil {
+		return nil, err
+	}
+	if err := errors.Join(a.checkRun(), a.checkOwner()); err != nil {
+		return nil, err
+	}
+	if err := errors.Join(a.findStreams(), a.readStore()); err != nil {
+		return nil, err
+	}
 	a.encoder, err = newEncoder()
 	return a, err
 }
@@ -74,6 +82,9 @@ func (a *Archive) readStore() error {
 		return err
 	}
 	for _, s := range covered {
+		if !a.isOwn(s) {
+			continue
+		}
 		if err := a.store.Remove(s.Name); err != nil {
 			return fmt.Errorf("remove segment %s, whose messages another has: %w", s.Name, err)
 		}
@@ -114,8 +125,7 @@ func (a *Archive) readFollows(first listed) uint64 {
 	return follows
 }
 
-// checkRun refuses a folder with the messages of another run, whose process would take them for old segments of its own. In a bucket the
-// run's name is part of every object's.
+// checkRun refuses a folder with the messages of a run of another name. In a bucket the run's name is part of every object's.
 func (a *Archive) checkRun() error {
 	if a.cfg.InBucket() || len(a.segments) == 0 {
 		return nil
@@ -125,9 +135,9 @@ func (a *Archive) checkRun() error {
 		of = r.index.Run
 		return nil
 	})
-	if err == nil && of != a.run { // a damaged segment is named by weir audit --verify
+	if err == nil && of != a.owner.Run { // a damaged segment is named by weir audit --verify
 		return fmt.Errorf("%w: %s is of run %q, this is run %q: name another folder with trainer.archive.messages.dir",
-			ErrOtherRun, newest.Name, of, a.run)
+			ErrOtherRun, newest.Name, of, a.owner.Run)
 	}
 	return nil
 }
@@ -176,7 +186,8 @@ func (a *Archive) Lacks(sequence uint64) bool {
 
 // addSegment writes a segment.
 func (a *Archive) addSegment(ctx context.Context, span Span, messages []Message) error {
-	w := segmentWriter{encoder: a.encoder, index: Index{Run: a.run, Life: a.life, Span: span, Follows: a.last}}
+	w := segmentWriter{encoder: a.encoder}
+	w.index = Index{Run: a.owner.Run, Owner: a.owner.ID, Life: a.life, Span: span, Follows: a.last}
 	for _, m := range messages {
 		w.addMessage(m)
 	}
@@ -234,7 +245,8 @@ func (a *Archive) joinNewest() (joined bool, err error) {
 		return false, nil
 	}
 	x, y := a.segments[n-2], a.segments[n-1]
-	if !x.isSameLife(y.place) || x.Last != y.After || x.Size >= 2*y.Size || x.Size+y.Size > min(segmentBytes, a.cfg.Bytes/segmentsAtLeast) {
+	bound := min(segmentBytes, a.cfg.Bytes/segmentsAtLeast)
+	if !a.isOwn(y) || !x.isSameLife(y.place) || x.Last != y.After || x.Size >= 2*y.Size || x.Size+y.Size > bound {
 		return false, nil
 	}
 	release, here := holdSegments(a.store, x.Name, y.Name)
@@ -282,7 +294,9 @@ func (a *Archive) joinSegments(parts ...listed) ([]byte, error) {
 				return err
 			}
 			if i == 0 {
-				w.index = Index{Run: r.index.Run, Life: r.index.Life, Span: r.index.Span, Follows: r.index.Follows}
+				w.index = Index{
+					Run: r.index.Run, Owner: cmp.Or(r.index.Owner, a.owner.ID), Life: r.index.Life, Span: r.index.Span, Follows: r.index.Follows,
+				}
 			}
 			w.index.Last = r.index.Last
 			before := len(w.index.Blocks)
@@ -306,14 +320,19 @@ func (a *Archive) joinSegments(parts ...listed) ([]byte, error) {
 	return w.finishSegment()
 }
 
-// dropOldest removes the oldest segments until the rest is within the bounds. The newest stays.
+// dropOldest removes the run's oldest segments until the rest of them is within the bounds. The newest stays, and so does each segment of a
+// stream that is not known to be the run's.
 func (a *Archive) dropOldest() error {
-	bytes := int64(0)
+	bytes, own := int64(0), 0
 	for _, s := range a.segments {
-		bytes += s.Size
+		if a.isOwn(s) {
+			bytes += s.Size
+			own++
+		}
 	}
-	for len(a.segments) > 1 {
-		oldest := a.segments[0]
+	for ; own > 1; own-- {
+		at := slices.IndexFunc(a.segments, a.isOwn)
+		oldest := a.segments[at]
 		if bytes <= a.cfg.Bytes && (a.cfg.Age == 0 || a.now().Sub(oldest.At) <= a.cfg.Age) {
 			return nil
 		}
@@ -322,7 +341,7 @@ func (a *Archive) dropOldest() error {
 			return fmt.Errorf("remove the archive's oldest segment: %w", err)
 		}
 		bytes -= oldest.Size
-		a.segments = slices.Delete(a.segments, 0, 1)
+		a.segments = slices.Delete(a.segments, at, at+1)
 	}
 	return nil
 }

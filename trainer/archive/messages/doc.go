@@ -14,6 +14,8 @@
 // place, so that a long run has few files: where a crash leaves all three, the joined one counts and the other two are removed. The oldest
 // segments go first when the archive has more bytes than it may, or they are too old.
 //
+// A store has one [Owner]: its mark names a run's id, and Open refuses a store with the mark of another run before anything is changed.
+//
 // # A segment
 //
 // The name says which messages: the stream's creation and how often it had lost messages, the first and the last sequence.

@@ -44,7 +44,7 @@ func TestALookupFollowsSegmentsThatAreJoined(t *testing.T) {
 	require.NoError(t, err)
 	defer l.Close()
 	require.Equal(t, []string{"r"}, l.Runs())
-	a, err := Open(Folder{Dir: dir}, cfg, "r", Life{Created: born}, slog.New(slog.DiscardHandler))
+	a, err := Open(Folder{Dir: dir}, cfg, Owner{Run: "r"}, Life{Created: born}, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	for range 10 {
 		stream.publish(trajectoryBytes(t, "g000111-a0-0", 200))

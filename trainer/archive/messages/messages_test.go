@@ -131,7 +131,7 @@ func TestInvariantWhateverIsPurgedIsKeptWhereverTheWriterDies(t *testing.T) {
 			return ""
 		}}
 		open := func() *Archive {
-			a, err := Open(Folder{Dir: dir}, Config{Bytes: 1 << 30}, "r", Life{Created: born}, slog.New(slog.DiscardHandler))
+			a, err := Open(Folder{Dir: dir}, Config{Bytes: 1 << 30}, Owner{Run: "r"}, Life{Created: born}, slog.New(slog.DiscardHandler))
 			require.NoError(t, err)
 			a.store = store
 			return a
@@ -199,7 +199,7 @@ func keepMany(t *testing.T, dir string, cfg Config, purges ...uint64) *memoryStr
 	for i := range purges[len(purges)-1] {
 		stream.publish(trajectoryBytes(t, fmt.Sprintf("g%06d-a0-0", i+1), 200+int(i)))
 	}
-	a, err := Open(Folder{Dir: dir}, cfg, "r", Life{Created: born}, slog.New(slog.DiscardHandler))
+	a, err := Open(Folder{Dir: dir}, cfg, Owner{Run: "r"}, Life{Created: born}, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	for _, upTo := range purges {
 		_, err := a.Keep(t.Context(), stream, upTo)
@@ -215,7 +215,7 @@ func TestReadersFollowSegmentsThatAreJoined(t *testing.T) {
 	dir := t.TempDir()
 	cfg := Config{Bytes: 64 << 20}
 	stream := keepMany(t, dir, cfg, 100, 110)
-	a, err := Open(Folder{Dir: dir}, cfg, "r", Life{Created: born}, slog.New(slog.DiscardHandler))
+	a, err := Open(Folder{Dir: dir}, cfg, Owner{Run: "r"}, Life{Created: born}, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, a.Close()) }()
 	require.Len(t, a.segments, 2)
@@ -332,7 +332,7 @@ func TestWhatWasPurgedBeforeItWasKeptIsCountedAndNoted(t *testing.T) {
 	for range 40 {
 		stream.publish([]byte("message"))
 	}
-	a, err := Open(Folder{Dir: dir}, Config{Bytes: 1 << 30}, "r", Life{Created: born}, slog.New(slog.DiscardHandler))
+	a, err := Open(Folder{Dir: dir}, Config{Bytes: 1 << 30}, Owner{Run: "r"}, Life{Created: born}, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	defer a.Close()
 	lost, err := a.Keep(t.Context(), stream, 25)
@@ -354,7 +354,7 @@ func TestAnotherStreamBeginsSegmentsOfItsOwn(t *testing.T) {
 	for _, life := range []Life{{Created: born, Losses: 1}, {Created: born.Add(time.Hour)}} {
 		stream := &memoryStream{messages: map[uint64]Message{}}
 		stream.publish([]byte("message"))
-		a, err := Open(Folder{Dir: dir}, Config{Bytes: 1 << 30}, "r", life, slog.New(slog.DiscardHandler))
+		a, err := Open(Folder{Dir: dir}, Config{Bytes: 1 << 30}, Owner{Run: "r"}, life, slog.New(slog.DiscardHandler))
 		require.NoError(t, err)
 		require.Zero(t, a.Last())
 		_, err = a.Keep(t.Context(), stream, 1)
@@ -375,7 +375,8 @@ func TestTheOldestSegmentsGoFirst(t *testing.T) {
 	stream := &memoryStream{messages: map[uint64]Message{}}
 	noise := make([]byte, 100<<10)
 	state := uint32(1)
-	a, err := Open(Folder{Dir: dir}, Config{Bytes: 2 << 20, Age: time.Hour}, "r", Life{Created: born}, slog.New(slog.DiscardHandler))
+	cfg := Config{Bytes: 2 << 20, Age: time.Hour}
+	a, err := Open(Folder{Dir: dir}, cfg, Owner{Run: "r"}, Life{Created: born}, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	defer a.Close()
 	for range 40 {
@@ -415,7 +416,7 @@ func TestAFullDiskLeavesTheArchiveAsItWas(t *testing.T) {
 		}
 		return ""
 	}}
-	a, err := Open(store, Config{Bytes: 1 << 30}, "r", Life{Created: born}, slog.New(slog.DiscardHandler))
+	a, err := Open(store, Config{Bytes: 1 << 30}, Owner{Run: "r"}, Life{Created: born}, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	defer a.Close()
 	stream.publish([]byte("message"))
@@ -468,10 +469,12 @@ type blobStore struct{ data []byte }
 func (s blobStore) List() ([]Stored, error) {
 	return []Stored{{place{1, 0, Span{0, 1}}.segmentName(), int64(len(s.data)), time.Time{}}}, nil
 }
-func (s blobStore) Open(string) (Blob, error) { return byteBlob{bytes.NewReader(s.data)}, nil }
-func (blobStore) Put(string, []byte) error    { return fs.ErrInvalid }
-func (blobStore) Remove(string) error         { return nil }
-func (blobStore) Sweep() error                { return nil }
+
+func (s blobStore) Open(string) (Blob, error)        { return byteBlob{bytes.NewReader(s.data)}, nil }
+func (blobStore) Put(string, []byte) error           { return fs.ErrInvalid }
+func (blobStore) Remove(string) error                { return nil }
+func (blobStore) Sweep() error                       { return nil }
+func (blobStore) Claim(string, bool) (string, error) { return "", fs.ErrInvalid }
 
 // FuzzSegment reads anything as a segment: an error or messages, and never a panic or memory beyond the bounds.
 func FuzzSegment(f *testing.F) {
@@ -497,7 +500,7 @@ func FuzzSegment(f *testing.F) {
 func BenchmarkKeep(b *testing.B) {
 	data := trajectoryBytes(b, "g000001-a0-0", 250)
 	stream := &memoryStream{messages: map[uint64]Message{}}
-	a, err := Open(Folder{Dir: b.TempDir()}, Config{Bytes: 1 << 30}, "r", Life{Created: born}, slog.New(slog.DiscardHandler))
+	a, err := Open(Folder{Dir: b.TempDir()}, Config{Bytes: 1 << 30}, Owner{Run: "r"}, Life{Created: born}, slog.New(slog.DiscardHandler))
 	require.NoError(b, err)
 	defer a.Close()
 	b.SetBytes(int64(256 * len(data)))

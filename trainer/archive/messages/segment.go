@@ -31,6 +31,8 @@ type Index struct {
 	// Format is that of the segment.
 	Format int    `json:"format"`
 	Run    string `json:"run"`
+	// Owner is the run's id: see [Owner]. "" in segments of a build without ids.
+	Owner string `json:"owner,omitempty"`
 	Life
 	Span
 	// Follows is the last sequence of the segment before, 0 where there was none. Where it is below After the sequences between were

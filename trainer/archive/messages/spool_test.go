@@ -81,6 +81,10 @@ func (r *remoteFolder) Put(name string, data []byte) error {
 	return nil
 }
 
+func (r *remoteFolder) Claim(id string, take bool) (string, error) {
+	return ClaimMark(r, id, take, r.Put)
+}
+
 func (r *remoteFolder) Remove(name string) error {
 	fault := r.callFault()
 	if fault == "before" {
@@ -311,7 +315,7 @@ func TestABucketThatIsAwayDelaysNobody(t *testing.T) {
 	s := startSpool(t, dir, remote, SpoolConfig{Sent: func(err error) { sent = append(sent, err) }, Waiting: func(n int64) { waiting = n }})
 	remote.set(func() { remote.away = true })
 	stream := &memoryStream{messages: map[uint64]Message{}}
-	a, err := Open(s, Config{Bytes: 1 << 20}, "r", Life{Created: born}, slog.New(slog.DiscardHandler))
+	a, err := Open(s, Config{Bytes: 1 << 20}, Owner{Run: "r"}, Life{Created: born}, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	for range 30 {
 		stream.publish(trajectoryBytes(t, "g000001-a0-0", 30))
@@ -342,7 +346,7 @@ func TestOnlySegmentsThatWaitAreJoined(t *testing.T) {
 		}
 	}
 	stream := &memoryStream{messages: map[uint64]Message{}}
-	a, err := Open(s, Config{Bytes: 1 << 30}, "r", Life{Created: born}, slog.New(slog.DiscardHandler))
+	a, err := Open(s, Config{Bytes: 1 << 30}, Owner{Run: "r"}, Life{Created: born}, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	keep(a, stream, 8)
 	require.Less(t, len(storedNames(t, s)), 8)
@@ -371,7 +375,7 @@ func TestALateListIsNotBelievedAndALostObjectIsNamed(t *testing.T) {
 	dir := t.TempDir()
 	stream := &memoryStream{messages: map[uint64]Message{}}
 	keep := func(s *Spool, n int) *Archive {
-		a, err := Open(s, Config{Bytes: 1 << 30}, "r", Life{Created: born}, slog.New(slog.DiscardHandler))
+		a, err := Open(s, Config{Bytes: 1 << 30}, Owner{Run: "r"}, Life{Created: born}, slog.New(slog.DiscardHandler))
 		require.NoError(t, err)
 		for range n {
 			stream.publish(trajectoryBytes(t, "g000001-a0-0", 30))

@@ -26,6 +26,10 @@ type Store interface {
 	Put(name string, data []byte) error
 	// Remove removes a name; a name that is not there is no error.
 	Remove(name string) error
+	// Claim returns the mark of the store's owner, "" where there is none. Where there is none and take is set it writes id as the mark,
+	// without writing over the mark that another process writes meanwhile, and returns the mark that is there in the end. The mark is
+	// listed under another name than a segment's.
+	Claim(id string, take bool) (have string, err error)
 	// Sweep removes what a Put that was cut off has left. The only writer calls it.
 	Sweep() error
 }

@@ -163,6 +163,28 @@ func (b *Bucket) Put(name string, data []byte) error {
 	return b.compareStored(name, data)
 }
 
+// Claim implements messages.Store. A store that does not know a put which does not overwrite may let two owners write their mark at the
+// same moment: the next start of the first of them finds the mark of the other.
+func (b *Bucket) Claim(id string, take bool) (have string, err error) {
+	return messages.ClaimMark(b, id, take, b.putNew)
+}
+
+// putNew puts an object that is not there; the error is fs.ErrExist, wrapped, where it is.
+func (b *Bucket) putNew(name string, data []byte) error {
+	ctx, cancel := b.boundRequest(int64(len(data)))
+	defer cancel()
+	o := minio.PutObjectOptions{ContentType: "text/plain", SendContentMd5: true, DisableMultipart: true}
+	o.SetMatchETagExcept("*")
+	_, err := b.client.Client.PutObject(ctx, b.name, b.prefix+name, bytes.NewReader(data), int64(len(data)), o)
+	switch minio.ToErrorResponse(err).Code {
+	case minio.PreconditionFailed, "ConditionalRequestConflict":
+		err = fmt.Errorf("it was written meanwhile: %w", fs.ErrExist)
+	case minio.NotImplemented:
+		return b.Put(name, data)
+	}
+	return b.explain("put", name, err)
+}
+
 // compareStored reads an object back.
 func (b *Bucket) compareStored(name string, data []byte) error {
 	blob, err := b.Open(name)

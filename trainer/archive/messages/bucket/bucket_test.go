@@ -347,6 +347,42 @@ func TestClosingEndsARequest(t *testing.T) {
 	require.Error(t, b.Put(storetest.SegmentName(1), []byte("x")))
 }
 
+// Two that find no mark at the same moment: the mark that is put first stays. A bucket that does not know a put which does not overwrite
+// still has a mark.
+func TestAMarkInABucketIsNotWrittenOver(t *testing.T) {
+	t.Parallel()
+	const id, another = "0123456789abcdef0123456789abcdef", "fedcba9876543210fedcba9876543210"
+	s := newServer(t)
+	a, b := s.open(t, "run"), s.open(t, "run")
+	s.setDoor(func(w http.ResponseWriter, r *http.Request, pass http.Handler) {
+		if r.Method == http.MethodPut { // the other was faster
+			s.setDoor(nil)
+			have, err := b.Claim(another, true)
+			require.NoError(t, err)
+			require.Equal(t, another, have)
+		}
+		pass.ServeHTTP(w, r)
+	})
+	have, err := a.Claim(id, true)
+	require.NoError(t, err)
+	require.Equal(t, another, have)
+
+	old := s.open(t, "old")
+	s.setDoor(func(w http.ResponseWriter, r *http.Request, pass http.Handler) {
+		if r.Header.Get("If-None-Match") != "" {
+			answer(http.StatusNotImplemented, "NotImplemented")(w, r, pass)
+			return
+		}
+		pass.ServeHTTP(w, r)
+	})
+	have, err = old.Claim(id, true)
+	require.NoError(t, err)
+	require.Equal(t, id, have)
+	have, err = old.Claim(another, true)
+	require.NoError(t, err)
+	require.Equal(t, id, have)
+}
+
 // Runs of one prefix do not see each other.
 func TestRunsOfOneBucketAreApart(t *testing.T) {
 	t.Parallel()

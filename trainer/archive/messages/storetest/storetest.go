@@ -27,6 +27,7 @@ func Run(t *testing.T, open func(*testing.T) func() messages.Store) {
 		"a large segment is read in any order":              testRanges,
 		"an archive keeps, joins, goes on and is read":      testArchive,
 		"the oldest segments are removed":                   testBounds,
+		"a store has one owner":                             testOwner,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, open(t)) })
 	}
@@ -94,6 +95,28 @@ func testAbsent(t *testing.T, open func() messages.Store) {
 	_, err := store.Open(SegmentName(7))
 	require.ErrorIs(t, err, fs.ErrNotExist)
 	require.NoError(t, store.Remove(SegmentName(7)))
+}
+
+// Finding 14.1: two runs of one name wrote to one store, and each removed the other's segments.
+func testOwner(t *testing.T, open func() messages.Store) {
+	const id, another = "0123456789abcdef0123456789abcdef", "fedcba9876543210fedcba9876543210"
+	store := open()
+	have, err := store.Claim(id, false)
+	require.NoError(t, err)
+	require.Empty(t, have)
+	for range 2 {
+		have, err = store.Claim(id, true)
+		require.NoError(t, err)
+		require.Equal(t, id, have)
+		store = open()
+	}
+	have, err = store.Claim(another, true)
+	require.NoError(t, err)
+	require.Equal(t, id, have)
+	_, err = messages.Open(store, messages.Config{Bytes: 1 << 30}, messages.Owner{Run: "r", ID: another}, messages.Life{Created: born},
+		slog.New(slog.DiscardHandler))
+	require.ErrorIs(t, err, messages.ErrOtherRun)
+	require.ErrorContains(t, err, id)
 }
 
 func testRanges(t *testing.T, open func() messages.Store) {
@@ -172,7 +195,8 @@ func (s *Stream) ReadStored(_ context.Context, after, upTo uint64, size int) (me
 // OpenArchive opens an archive of a store.
 func OpenArchive(t testing.TB, store messages.Store, bytes int64) *messages.Archive {
 	t.Helper()
-	a, err := messages.Open(store, messages.Config{Bytes: bytes}, "r", messages.Life{Created: born}, slog.New(slog.DiscardHandler))
+	life := messages.Life{Created: born}
+	a, err := messages.Open(store, messages.Config{Bytes: bytes}, messages.Owner{Run: "r"}, life, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	return a
 }
