@@ -156,7 +156,7 @@ type ReinforcePPBaseline struct {
 // ReinforcePP has the keys of reinforce_pp.
 type ReinforcePP struct {
 	Whitening `koanf:",squash"`
-	// Gamma discounts from one action token to the next.
+	// Gamma discounts from an action token to the next.
 	Gamma float64 `koanf:"gamma" default:"1" min:"0" max:"1"`
 }
 

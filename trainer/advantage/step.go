@@ -97,8 +97,7 @@ func (e *stepwise) fillTokens(m []uint8, v float64, masked bool, out []float64) 
 	stats.Fill(out, m, v, off)
 }
 
-// countedSteps returns the rows that are steps: rows with action tokens, or all if CountEmpty. those with action tokens, or all if
-// CountEmpty.
+// countedSteps returns the rows that are steps: rows with action tokens, or all if CountEmpty.
 func (e *stepwise) countedSteps(b *Batch, rows []int) []int {
 	if e.CountEmpty {
 		return rows

@@ -85,13 +85,20 @@ func (b *Batch) haveValues() bool {
 	return trained > 0
 }
 
-// Unmasked are the rows with every token but the first of each row trained on, and tools the tokens among them that no policy sampled. It
-// shows, for comparison, a trainer without action masks.
+// Unmasked are the rows with every token trained on but the first of each row and the tokens with which a row begins as the row before it
+// in its part: each token is trained on once. tools are the tokens, of all that are trained on, that no policy sampled. It shows, for
+// comparison, a trainer without action masks.
 func (r *Rows) Unmasked() (unmasked *Rows, tools []int) {
 	out := *r
 	out.Mask = slices.Clone(r.Mask)
+	last := map[int]int{} // the row before, of each part
 	for i := range r.Offsets[1:] {
-		for j := r.Offsets[i] + 1; j < r.Offsets[i+1]; j++ {
+		first := r.Offsets[i] + 1
+		if before, ok := last[r.Part[i]]; ok {
+			first = max(first, r.Offsets[i]+r.countRepeated(before, i))
+		}
+		last[r.Part[i]] = i
+		for j := first; j < r.Offsets[i+1]; j++ {
 			if r.Mask[j] == 0 {
 				out.Mask[j] = 1
 				tools = append(tools, j)
@@ -99,6 +106,16 @@ func (r *Rows) Unmasked() (unmasked *Rows, tools []int) {
 		}
 	}
 	return &out, tools
+}
+
+// countRepeated counts the tokens with which a row begins as the row before does. Each stands behind the same tokens in both.
+func (r *Rows) countRepeated(before, row int) int {
+	a, b := r.Tokens[r.Offsets[before]:r.Offsets[before+1]], r.Tokens[r.Offsets[row]:r.Offsets[row+1]]
+	n := 0
+	for n < len(a) && n < len(b) && a[n] == b[n] {
+		n++
+	}
+	return n
 }
 
 // CreditedOver are the rows with advantages estimated over the tokens of another mask than the policy is trained on.

@@ -69,9 +69,11 @@ func TestTheFirstRowOfABatchHasItsProcessRewardAndItsSecondsWhereTheyBelong(t *t
 
 func TestWithoutMasksEveryTokenButTheFirstOfARowIsTrainedOn(t *testing.T) {
 	t.Parallel()
-	r := NewRows(&Batch{Groups: []Taken{{Members: []Member{{Trajectory: &schemas.Trajectory{
-		Segments: []schemas.Segment{segment(1, 0, 0, 1, 0), segment(1, 0, 0), segment(1, 0, 1, 1), segment(1, 0, 0, 0, 1)},
-	}}}}}})
+	segments := []schemas.Segment{segment(1, 0, 0, 1, 0), segment(1, 0, 0), segment(1, 0, 1, 1), segment(1, 0, 0, 0, 1)}
+	for i := range segments {
+		segments[i].Tokens[0] = int32(i) // each context begins in its own way
+	}
+	r := NewRows(&Batch{Groups: []Taken{{Members: []Member{{Trajectory: &schemas.Trajectory{Segments: segments}}}}}})
 	mask := slices.Clone(r.Mask)
 	unmasked, tools := r.Unmasked()
 	require.Equal(t, []int{1, 3, 8, 9}, tools)
@@ -79,6 +81,32 @@ func TestWithoutMasksEveryTokenButTheFirstOfARowIsTrainedOn(t *testing.T) {
 	require.Equal(t, mask, r.Mask, "the rows themselves stay")
 	_, tools = unmasked.Unmasked()
 	require.Empty(t, tools)
+}
+
+// Without masks each token of a trajectory is trained on once: a context that begins with what the context before it has is trained on
+// behind that, and wherever it was sampled; a context of another agent or trajectory repeats nothing.
+//
+// Finding 14.6: the history was credited again in each context that began with it.
+func TestWithoutMasksTheHistoryOfAContextIsTrainedOnOnce(t *testing.T) {
+	t.Parallel()
+	segments := func() []schemas.Segment {
+		return []schemas.Segment{
+			segment(1, 0, 0, 1, 0), segment(1, 0, 0, 0, 0, 0, 1), // the history, then something new
+			segment(1, 0, 0, 1, 0), // the same again, sampled anew
+		}
+	}
+	want := []uint8{0, 1, 1, 1, 0, 0, 0, 0, 1, 1, 0, 0, 1, 0}
+	r := NewRows(&Batch{Groups: []Taken{{Members: []Member{
+		{Trajectory: &schemas.Trajectory{Segments: segments()}}, {Trajectory: &schemas.Trajectory{Segments: segments()}},
+	}}}})
+	unmasked, tools := r.Unmasked()
+	require.Equal(t, slices.Concat(want, want), unmasked.Mask)
+	require.Equal(t, []int{1, 3, 8, 15, 17, 22}, tools)
+
+	r.Part = []int{0, 1, 0, 2, 3, 2} // the second context of each is another agent's
+	unmasked, _ = r.Unmasked()
+	want = []uint8{0, 1, 1, 1, 0, 1, 1, 1, 1, 1, 0, 0, 1, 0}
+	require.Equal(t, slices.Concat(want, want), unmasked.Mask)
 }
 
 // Where advantages are estimated over other tokens than the policy is trained on, an engine is asked for both, and a trajectory that is
