@@ -319,6 +319,30 @@ func flip(t *testing.T, path string, at int) {
 	require.NoError(t, os.WriteFile(path, data, 0o600))
 }
 
+// Finding 14.1: an archive of two runs of one name, of a build in which archives had no owner, was trained on as one run.
+func TestAnArchiveOfTwoRunsOfOneNameIsRefused(t *testing.T) {
+	t.Parallel()
+	dir, draw := t.TempDir(), rand.New(rand.NewPCG(1, 2))
+	for n, prompt := range []string{"of the first", "of the second"} {
+		r := &recordedRun{dir: dir, trajectories: map[messages.Name]*schemas.Trajectory{}}
+		for sample := range 2 + n { // the second run's last sequence is its own
+			tr := newTrajectory(draw, 3, 0, sample, 4)
+			tr.PromptID = prompt
+			r.publish(t, tr)
+		}
+		a, err := messages.Open(messages.Folder{Dir: dir}, messages.Config{Bytes: 1 << 30}, messages.Owner{Run: "old"},
+			messages.Life{Created: time.Unix(1700000000+int64(n), 0)}, slog.New(slog.DiscardHandler))
+		require.NoError(t, err)
+		_, err = a.Keep(t.Context(), &r.source, uint64(len(r.all)))
+		require.NoError(t, err)
+		require.NoError(t, a.Close())
+	}
+	_, err := Open(messages.Folder{Dir: dir}, Config{Run: "old", OnDamage: DamageStops, Passes: 1})
+	for _, want := range []string{"two runs of the name old", "of the first", "of the second", "2023-11-14 22:13:20", "2023-11-14 22:13:21"} {
+		require.ErrorContains(t, err, want)
+	}
+}
+
 // An archive of another run, and one that is empty, are told apart from one that can be trained on.
 func TestAnArchiveOfAnotherRunIsRefused(t *testing.T) {
 	t.Parallel()
