@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/weir-rl/weir/trainer/archive"
@@ -68,7 +69,10 @@ func (i *intake) openKeeper(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("open the archive of messages: %w", err), unlock())
 	}
-	i.keeper = &ownKeeper{deps: i.deps, feed: i.feed, required: cfg.Required, archive: a, unlock: unlock}
+	k := &ownKeeper{deps: i.deps, feed: i.feed, required: cfg.Required, archive: a, unlock: unlock}
+	k.version = func() int64 { return i.assembler.Version() }
+	a.Waits = k.reportFull
+	i.keeper = k
 	return nil
 }
 
@@ -138,6 +142,10 @@ type ownKeeper struct {
 	required bool
 	archive  *messages.Archive
 	unlock   func() error
+	// version is the trainer's version.
+	version func() int64
+	// waiting is whether it was told that the run waits for room.
+	waiting bool
 	// failing is whether the last write failed.
 	failing bool
 }
@@ -180,8 +188,18 @@ func (k *ownKeeper) keepUpTo(ctx context.Context, upTo uint64) error {
 	case err != nil:
 		return err
 	}
-	k.failing = false
+	if k.waiting {
+		k.deps.reportWait(k.version(), "")
+	}
+	k.failing, k.waiting = false, false
 	return nil
+}
+
+// reportFull tells observers of the run that it waits for room in the archive's spool.
+func (k *ownKeeper) reportFull(err error) {
+	k.waiting = true
+	k.deps.reportWait(k.version(), "the run waits until the archive's bucket has taken segments, as trainer.archive.required is set: "+
+		strings.ReplaceAll(err.Error(), "\n", ": "))
 }
 
 // storedSource is a feed as the archive reads it.

@@ -1,6 +1,7 @@
 package trainer
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -201,4 +202,54 @@ func TestAFullArchiveLetsTheRunGoOnAndIsCounted(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, verified.Damage)
 	require.Len(t, verified.Notes, 1)
+}
+
+// fullSpool is a folder in which there is no room until it is released.
+type fullSpool struct {
+	messages.Folder
+	room chan struct{}
+}
+
+func (s *fullSpool) AwaitRoom(ctx context.Context, _ int64, waits func(error)) error {
+	select {
+	case <-s.room:
+		return nil
+	default:
+		waits(errors.Join(messages.ErrSpoolFull, errFull))
+	}
+	select {
+	case <-s.room:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Finding 14.5: weir status said "running" of a run that waited for its archive's bucket.
+func TestARunThatWaitsForItsBucketSaysSo(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t.TempDir())
+	cfg.Archive.Messages.Bytes, cfg.Archive.Required = 1<<30, true
+	store := &fullSpool{messages.Folder{Dir: filepath.Join(cfg.Checkpoint.Dir, archive.Folder, "messages")}, make(chan struct{})}
+	said, ended := make(chan schemas.Event, 8), make(chan error, 1)
+	w := newWorld(vocab)
+	go func() {
+		ended <- Run(t.Context(), cfg, Deps{
+			Engine: enginetest.NewBigram(vocab), Stream: w, Prompts: prompts{vocab}, Messages: store,
+			Observer: func(e schemas.Event) {
+				if e.Type == schemas.EventWaiting {
+					said <- e
+				}
+			},
+		})
+	}()
+	e := <-said
+	require.Equal(t, "the run waits until the archive's bucket has taken segments, as trainer.archive.required is set: "+
+		"the spool of segments that wait for the bucket is full: no space left on device", e.Message)
+	require.EqualValues(t, 1, e.Step)
+	close(store.room)
+	require.Empty(t, (<-said).Message, "it goes on")
+	require.NoError(t, <-ended)
+	require.Empty(t, said, "there was room from then on")
+	audit(t, cfg, w)
 }

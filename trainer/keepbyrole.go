@@ -127,7 +127,7 @@ func (k *roleKeeper) awaitKept(ctx context.Context, upTo uint64) error {
 		if now.upTo >= upTo {
 			if told {
 				k.deps.Log.Info("the archive has kept the messages that the run waited for", "kept_up_to", now.upTo)
-				k.reportWait("")
+				k.deps.reportWait(k.version(), "")
 			}
 			return nil
 		}
@@ -138,7 +138,7 @@ func (k *roleKeeper) awaitKept(ctx context.Context, upTo uint64) error {
 			if !told {
 				k.deps.Log.Error("the run waits for weir archive: trainer.archive.required is set, and messages are not kept",
 					"up_to", upTo, "kept_up_to", now.upTo, "archive", now.describeArchive())
-				k.reportWait("the run waits for weir archive, as trainer.archive.required is set: " + now.describeArchive())
+				k.deps.reportWait(k.version(), "the run waits for weir archive, as trainer.archive.required is set: "+now.describeArchive())
 			}
 			told, k.asked = true, 0
 			if err := k.askToKeep(ctx, upTo); err != nil {
@@ -150,11 +150,10 @@ func (k *roleKeeper) awaitKept(ctx context.Context, upTo uint64) error {
 	}
 }
 
-// reportWait tells those who look at the run what the step in hand waits for; "" is that it goes on.
-func (k *roleKeeper) reportWait(what string) {
-	version := k.version()
-	k.deps.Observer(schemas.Event{
-		Run: k.deps.Stream.Name(), Type: schemas.EventWaiting, At: k.deps.Now().UTC(), Role: "trainer", Step: version + 1, PolicyVersion: version,
+// reportWait tells observers of the run the cause for which the step after a version waits; "" is that it goes on.
+func (d Deps) reportWait(version int64, what string) {
+	d.Observer(schemas.Event{
+		Run: d.Stream.Name(), Type: schemas.EventWaiting, At: d.Now().UTC(), Role: "trainer", Step: version + 1, PolicyVersion: version,
 		Message: what,
 	})
 }

@@ -43,8 +43,9 @@ func (l *Lost) Steps() string {
 }
 
 // LostAfter returns the lines that are gone after the last line of the record, of step last, which is -1 where the record has none; nil
-// where none is. A whole checkpoint shows it that goes on from later lines, as at a start of the trainer. A batch shows it where no checkpoint is
-// kept of the step last or later: a run that went back on purpose has its checkpoint there, and batches of the steps that it left.
+// where none is. A whole checkpoint that goes on from later lines shows it, as at a start of the trainer. A batch shows it where no
+// checkpoint of the step last or later is kept: a run that went back on purpose has its checkpoint there, and batches of the steps that it
+// left.
 func (l *Listing) LostAfter(last int64) (*Lost, error) {
 	return l.lostAfter(last, func(step int64) (bool, error) {
 		err := verifyFolder(StepDir(l.dir, step), step, stateFile, recordFile)

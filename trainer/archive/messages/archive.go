@@ -35,6 +35,9 @@ var ErrOtherRun = errors.New("the archive has the messages of another run")
 
 // Archive keeps the messages of one life of a stream in a store, beside those of earlier ones. A single goroutine calls it.
 type Archive struct {
+	// Waits, where it is set, is called when Keep begins to wait for room in the store, with why there is none as far as that is known.
+	Waits func(error)
+
 	store   Store
 	cfg     Config
 	owner   Owner
@@ -196,7 +199,7 @@ func (a *Archive) addSegment(ctx context.Context, span Span, messages []Message)
 		return err
 	}
 	if store, ok := a.store.(awaiter); ok {
-		if err := store.AwaitRoom(ctx, int64(len(data))); err != nil {
+		if err := store.AwaitRoom(ctx, int64(len(data)), a.Waits); err != nil {
 			return err
 		}
 	}
@@ -209,7 +212,7 @@ func (a *Archive) addSegment(ctx context.Context, span Span, messages []Message)
 
 // awaiter is a Store that may have no room for a while.
 type awaiter interface {
-	AwaitRoom(ctx context.Context, size int64) error
+	AwaitRoom(ctx context.Context, size int64, waits func(error)) error
 }
 
 func (a *Archive) putSegment(span Span, data []byte) error {

@@ -268,8 +268,9 @@ func (s *Spool) hasRoom(size int64) bool {
 	return s.holding || s.bytes == 0 || s.bytes+size <= s.cfg.Bytes
 }
 
-// AwaitRoom returns when the spool has room for a segment, or ctx ends; at once where Put is to fail instead.
-func (s *Spool) AwaitRoom(ctx context.Context, size int64) error {
+// AwaitRoom returns when the spool has room for a segment, or ctx ends; at once where Put is to fail instead. waits may be nil; it is
+// called when a wait begins, with ErrSpoolFull and why segments are not sent.
+func (s *Spool) AwaitRoom(ctx context.Context, size int64, waits func(error)) error {
 	for told := !s.cfg.Wait; s.cfg.Wait; told = true {
 		s.mu.Lock()
 		room, changed, failure := s.hasRoom(size), s.changed, s.failure
@@ -280,6 +281,9 @@ func (s *Spool) AwaitRoom(ctx context.Context, size int64) error {
 		if !told {
 			s.log.Error("the run waits until the archive's bucket has taken segments: trainer.archive.required is set, and the spool is full",
 				"folder", s.Folder.Dir, "spool_bytes", s.cfg.Bytes, "err", failure)
+			if waits != nil {
+				waits(errors.Join(ErrSpoolFull, failure))
+			}
 		}
 		select {
 		case <-changed:

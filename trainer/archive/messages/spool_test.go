@@ -279,10 +279,10 @@ func TestAFullSpoolRefusesOrWaitsUntilTheBucketIsBack(t *testing.T) {
 	s := startSpool(t, dir, remote, SpoolConfig{Bytes: 250})
 	remote.set(func() { remote.away = true })
 	for i := range uint64(2) {
-		require.NoError(t, s.AwaitRoom(t.Context(), 100))
+		require.NoError(t, s.AwaitRoom(t.Context(), 100, nil))
 		require.NoError(t, s.Put(segmentOf(i+1, 100)))
 	}
-	require.NoError(t, s.AwaitRoom(t.Context(), 100), "it does not wait unless it is told to")
+	require.NoError(t, s.AwaitRoom(t.Context(), 100, nil), "it does not wait unless it is told to")
 	err := s.Put(segmentOf(3, 100))
 	require.ErrorIs(t, err, ErrSpoolFull)
 	awaitSpool(t, s, func() bool { return s.failure != nil })
@@ -296,11 +296,15 @@ func TestAFullSpoolRefusesOrWaitsUntilTheBucketIsBack(t *testing.T) {
 	require.NoError(t, s.Put(segmentOf(4, 200)))
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	require.ErrorIs(t, s.AwaitRoom(ctx, 100), context.DeadlineExceeded)
+	require.ErrorIs(t, s.AwaitRoom(ctx, 100, nil), context.DeadlineExceeded)
 	waited := make(chan error)
-	go func() { waited <- s.AwaitRoom(t.Context(), 100) }()
+	told := make(chan error, 1) // once a wait
+	go func() { waited <- s.AwaitRoom(t.Context(), 100, func(err error) { told <- err }) }()
+	require.ErrorIs(t, <-told, ErrSpoolFull)
 	remote.set(func() { remote.away = false })
 	require.NoError(t, <-waited)
+	require.NoError(t, s.AwaitRoom(t.Context(), 1, func(err error) { told <- err }))
+	require.Empty(t, told, "there is room")
 	require.NoError(t, s.Put(segmentOf(5, 100)))
 	require.NoError(t, s.Close())
 }
