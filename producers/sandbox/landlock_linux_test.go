@@ -144,7 +144,7 @@ func TestEachVersionOfLandlockHoldsFilesByPath(t *testing.T) {
 // newVictims makes the files that byPath tries to change, which everyone may change but for Landlock.
 func newVictims(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "weir-victims-")
+	dir, err := os.MkdirTemp("", "weir-victims-") //nolint:usetesting // a folder of t.TempDir is closed to other users
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	for _, folder := range []string{".", "readable", "empty"} {

@@ -42,7 +42,7 @@ func (p *Pool) Take(ctx context.Context) (*Place, error) {
 	case <-p.over:
 		return nil, closedError()
 	case <-ctx.Done():
-		return nil, fmt.Errorf("%w: all %d sandboxes were in use: %v", producers.ErrNoRoom, p.cfg.Most, context.Cause(ctx))
+		return nil, fmt.Errorf("%w: all %d sandboxes were in use: %s", producers.ErrNoRoom, p.cfg.Most, context.Cause(ctx).Error())
 	}
 }
 

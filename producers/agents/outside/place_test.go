@@ -70,7 +70,7 @@ func TestTheTimeOfAnEpisodeBeginsWhenItsProgramHasAPlace(t *testing.T) {
 				began, ended := time.Now(), make(chan error, 3)
 				for range 3 {
 					go func() {
-						got, err := rollOut(t, a, scoreFunc(func() float64 { return 1 }), &blocking{})
+						got, err := rollOut(t, a, scoreFunc(func() float64 { return 1 }), &blocking{}) //nolint:testifylint // it asserts that a tokenizer is made
 						if err == nil && got.Stop != c.want {
 							err = errors.New(string(got.Stop))
 						}

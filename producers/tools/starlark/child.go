@@ -66,8 +66,7 @@ type cells struct {
 
 // runningCell is a cell that is not over.
 type runningCell struct {
-	// ctx ends when the host stops the cell.
-	ctx  context.Context
+	// stop ends the cell's context.
 	stop context.CancelFunc
 	// answers has room for the result of a function: a cell makes a single call at a time.
 	answers chan returned
@@ -116,19 +115,19 @@ func (w *cells) handleRequest(r request) error {
 			return errors.New("run a cell: there is no such session")
 		}
 		ctx, stop := context.WithCancel(context.Background())
-		running := &runningCell{ctx, stop, make(chan returned, 1)}
+		running := &runningCell{stop, make(chan returned, 1)}
 		w.running[r.ID] = running
-		go w.runCell(s, running, r.ID, *r.Run)
+		go w.runCell(ctx, s, running, r.ID, *r.Run)
 	}
 	return nil
 }
 
-// runCell runs a cell and replies with its result.
-func (w *cells) runCell(s *interpreter, running *runningCell, id string, c cell) {
+// runCell runs a cell until ctx ends, and replies with its result.
+func (w *cells) runCell(ctx context.Context, s *interpreter, running *runningCell, id string, c cell) {
 	defer running.stop()
 	over := make(chan struct{})
 	go w.watchMemory(over)
-	done := w.runProtected(s, running, id, c)
+	done := w.runProtected(ctx, s, running, id, c)
 	close(over)
 	w.mu.Lock()
 	delete(w.running, id)
@@ -139,21 +138,21 @@ func (w *cells) runCell(s *interpreter, running *runningCell, id string, c cell)
 }
 
 // runProtected turns a panic of the interpreter into the end of the session: its state is lost then.
-func (w *cells) runProtected(s *interpreter, running *runningCell, id string, c cell) (done *finished) {
+func (w *cells) runProtected(ctx context.Context, s *interpreter, running *runningCell, id string, c cell) (done *finished) {
 	defer func() {
 		if fault := recover(); fault != nil {
 			done = &finished{Text: fmt.Sprintf("Error: the interpreter failed: %.200v%s", fault, gone), Outputs: 1, Errors: 1, Gone: true}
 		}
 	}()
-	return s.runCell(running.ctx, c, func(name string, args []json.RawMessage) (returned, error) {
+	return s.runCell(ctx, c, func(name string, args []json.RawMessage) (returned, error) {
 		if err := w.sendReply(reply{ID: id, Call: &asked{name, args}}); err != nil {
 			return returned{}, err
 		}
 		select {
 		case answer := <-running.answers:
 			return answer, nil
-		case <-running.ctx.Done():
-			return returned{}, running.ctx.Err()
+		case <-ctx.Done():
+			return returned{}, ctx.Err()
 		}
 	})
 }
