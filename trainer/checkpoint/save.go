@@ -38,7 +38,7 @@ func (s *Store) Save(ctx context.Context, c *Checkpoint) error {
 	}
 	s.stageDone("record")
 	s.marks[step] = streamMark(&c.State)
-	if err := s.pruneOld(); err != nil {
+	if err := s.pruneOld(step); err != nil {
 		return fmt.Errorf("remove old checkpoints: %w", err)
 	}
 	s.stageDone("prune")
@@ -210,12 +210,14 @@ func (s *Store) replaceFolder(tmp, final string) error {
 }
 
 // pruneOld removes checkpoints beyond the newest Keep, except the newest Keep full ones, those that Every keeps, and those that the steps of
-// kept batches are replayed from.
-func (s *Store) pruneOld() error {
+// kept batches are replayed from. Checkpoints of later steps than newest, the step saved last, are not counted and stay: a start passed them
+// over.
+func (s *Store) pruneOld(newest int64) error {
 	steps, err := Steps(s.cfg.Dir)
 	if err != nil {
 		return err
 	}
+	steps = slices.DeleteFunc(steps, func(step int64) bool { return step > newest })
 	bases, err := s.replayBases(steps)
 	if err != nil {
 		return err

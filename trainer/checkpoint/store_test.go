@@ -202,6 +202,30 @@ func TestEveryKeepsCheckpointsForGood(t *testing.T) {
 	require.EqualValues(t, 70, s.SafePurge("S", time.Unix(100, 5), 0))
 }
 
+// Damaged checkpoints ahead of the run counted among the newest, so that the checkpoint saved last was removed at once.
+func TestPassedOverCheckpointsTakeNoPlaceOfTheNewest(t *testing.T) {
+	t.Parallel()
+	config := Config{Dir: t.TempDir(), Keep: 1, Every: 2}
+	s, err := Open(config)
+	require.NoError(t, err)
+	save(t, s, 0, 1, 2, 3, 4)
+	require.NoError(t, os.Truncate(filepath.Join(s.Path(4), "model.safetensors"), 1))
+	require.NoError(t, s.Close())
+	s, err = Open(config)
+	require.NoError(t, err)
+	defer s.Close()
+	for want := int64(2); want <= 3; want++ {
+		c, damage, err := s.Load()
+		require.NoError(t, err)
+		require.Len(t, damage, 1)
+		require.Equal(t, want, c.State.Step)
+		save(t, s, want+1)
+	}
+	steps, err := Steps(s.Dir())
+	require.NoError(t, err)
+	require.Equal(t, []int64{4, 2, 0}, steps)
+}
+
 func TestDamagedCheckpointsAreNamedAndPassedOver(t *testing.T) {
 	t.Parallel()
 	edit := func(file string, change func([]byte) []byte) func(t *testing.T, dir string) {
