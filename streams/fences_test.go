@@ -2,9 +2,12 @@ package streams
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-rl/weir/schemas"
@@ -61,6 +64,48 @@ func TestReleasedHasRoomForFences(t *testing.T) {
 	require.Less(t, each*DefaultTopology().MaxTickets, releasedBytes/2)
 }
 
+// Chaos, seed 28117001: producers that were killed left their fences, until RELEASED was full: calls went out without a fence, and were made
+// twice.
+func TestFencesThatKilledProducersLeftAreSwept(t *testing.T) {
+	f := newFixture(t, false)
+	list := func() (keys []string) {
+		stream, err := f.run.js.Stream(f.ctx, "KV_"+f.run.names.released)
+		require.NoError(t, err)
+		info, err := stream.Info(f.ctx, jetstream.WithSubjectFilter(">"))
+		require.NoError(t, err)
+		for subject := range info.State.Subjects {
+			keys = append(keys, strings.TrimPrefix(subject, keySubject(f.run.names.released, "")))
+		}
+		slices.Sort(keys)
+		return keys
+	}
+	write := func(key string, bytes int) {
+		_, err := f.run.writeEntry(f.ctx, f.run.names.released, key, make([]byte, bytes))
+		require.NoError(t, err)
+	}
+	require.NoError(t, f.run.Issue(f.ctx, ticketOf("g", 0)))
+	for sample := range 40 {
+		write(fmt.Sprint("fence.g.", sample), fenceBytes)
+	}
+	write("g.7", 1)
+	write("agents", 1)
+	now := time.Now()
+	require.NoError(t, f.run.sweepFences(f.ctx, now))
+	require.NotContains(t, list(), sweepKey, "there is room")
+	for sample := range 10 { // of strangers, as large as fences are small
+		write(fmt.Sprint("large.", sample), releasedBytes/16)
+	}
+	require.NoError(t, f.run.sweepFences(f.ctx, now))
+	write("fence.g.3", fenceBytes) // its ticket is not outstanding, but the fence is young
+	require.NoError(t, f.run.sweepFences(f.ctx, now))
+	require.Empty(t, f.run.endedFences.ended, "the sweep before was a moment ago")
+	require.NoError(t, f.run.sweepFences(f.ctx, time.Now().Add(2*fenceKept)))
+	for len(f.run.endedFences.ended) > 0 {
+		f.run.removeFences(f.ctx)
+	}
+	require.Equal(t, []string{"agents", "fence.g.0", "fence.g.3", sweepKey}, list())
+}
+
 // Finding 12b.10: the counts of released tickets stayed in RELEASED for a day, until there was no room for fences.
 func TestTheCountsOfTicketsThatAreDoneAreRemoved(t *testing.T) {
 	f := newFixture(t, false)
@@ -73,11 +118,7 @@ func TestTheCountsOfTicketsThatAreDoneAreRemoved(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(source.Close)
 	for sample := range fencesAtOnce {
-		require.NoError(t, f.run.Issue(f.ctx, &schemas.Ticket{
-			Run: "run-1", ID: fmt.Sprint("g-", sample), Group: "g", Sample: sample, GroupSize: fencesAtOnce, Task: "echo",
-			Prompt: schemas.Prompt{ID: "p", Text: "say it", Answers: []string{"it"}, Source: "test"}, Sampling: schemas.Sampling{Temperature: 1},
-			Limits: schemas.Limits{MaxTurns: 1, MaxTokens: 64}, IssuedAt: time.Unix(1, 0).UTC(),
-		}))
+		require.NoError(t, f.run.Issue(f.ctx, ticketOf("g", sample)))
 	}
 	for range fencesAtOnce {
 		lease, err := source.Take(f.ctx)
@@ -94,5 +135,14 @@ func TestTheCountsOfTicketsThatAreDoneAreRemoved(t *testing.T) {
 			f.run.endedFences.ended[i].at = time.Now().Add(-2 * fenceWaits)
 		}
 		f.run.removeFences(f.ctx)
+	}
+}
+
+// ticketOf is a ticket of a sample of a group.
+func ticketOf(group string, sample int) *schemas.Ticket {
+	return &schemas.Ticket{
+		Run: "run-1", ID: fmt.Sprint(group, "-", sample), Group: group, Sample: sample, GroupSize: fencesAtOnce, Task: "echo",
+		Prompt: schemas.Prompt{ID: "p", Text: "say it", Answers: []string{"it"}, Source: "test"}, Sampling: schemas.Sampling{Temperature: 1},
+		Limits: schemas.Limits{MaxTurns: 1, MaxTokens: 64}, IssuedAt: time.Unix(1, 0).UTC(),
 	}
 }

@@ -43,7 +43,10 @@ var errFenceMoved = errors.New("the fence of the journal is another")
 // hasFences is whether the broker confirms records of journals before it has written them.
 func (j *Journal) hasFences() bool { return j.run.topology.persistsLate() }
 
-func (j *Journal) fenceKey() string { return "fence." + j.ticketKey }
+func (j *Journal) fenceKey() string { return fencePrefix + j.ticketKey }
+
+// fencePrefix begins the keys of fences.
+const fencePrefix = "fence."
 
 // hashRecord is the fence of a record, as it is stored.
 func hashRecord(data []byte) []byte {
@@ -189,10 +192,12 @@ func (j *Journal) settleFence(ctx context.Context, record *schemas.JournalRecord
 	return nil
 }
 
-// endedFences are the fences of journals that have ended, and the counts of tickets that are done, oldest first. Its zero value is empty. It is safe for concurrent use.
+// endedFences are the fences of journals that have ended, and the counts of tickets that are done, oldest first. Its zero value is empty.
+// It is safe for concurrent use.
 type endedFences struct {
 	mu    sync.Mutex
 	ended []endedFence
+	swept time.Time // when this process looked last for fences to sweep
 }
 
 type endedFence struct {
@@ -205,6 +210,24 @@ func (f *endedFences) add(fence endedFence) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.ended = append(f.ended, fence)
+}
+
+// addLeft adds fences that other processes have left, before all others.
+func (f *endedFences) addLeft(left []endedFence) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ended = append(left, f.ended...)
+}
+
+// isSweepDue is whether the process is to look for fences to sweep: once in fenceKept.
+func (f *endedFences) isSweepDue(now time.Time) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if now.Sub(f.swept) < fenceKept {
+		return false
+	}
+	f.swept = now
+	return true
 }
 
 // takeOld takes fences that ended before a time: fencesAtOnce of them, fewer where the oldest ended long before, or none.
@@ -222,8 +245,15 @@ func (f *endedFences) takeOld(before time.Time) (old []endedFence) {
 	return old
 }
 
-// removeFences removes fences of journals that ended a while ago. The others go with the age of the bucket.
+// removeFences removes fences of journals that ended a while ago. The others go with a sweep, or with the age of the bucket.
 func (r *Run) removeFences(ctx context.Context) {
+	if now := time.Now(); r.endedFences.isSweepDue(now) {
+		sweeping, cancel := context.WithTimeout(ctx, sweepWithin)
+		if err := r.sweepFences(sweeping, now); err != nil {
+			r.log.Debug("fences that killed producers left stay for now", "err", err)
+		}
+		cancel()
+	}
 	old := r.endedFences.takeOld(time.Now().Add(-fenceKept))
 	if len(old) == 0 {
 		return
