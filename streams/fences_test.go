@@ -50,6 +50,45 @@ func TestFencesOfEndedJournalsAreRemoved(t *testing.T) {
 	require.Empty(t, f.run.endedFences.ended)
 }
 
+// Chaos, seed 28117002: a producer removed fences of a bucket that the broker had lost, and with them the fences of the same tickets, which
+// were played again: their calls were made twice.
+func TestFencesOfALostBucketRemoveNoOther(t *testing.T) {
+	f := newFixture(t, false)
+	record := schemas.JournalRecord{
+		Run: "run-1", Ticket: "t", Basis: make([]byte, schemas.JournalKeyBytes), Producer: "p", Delivery: 1,
+		Calls: []schemas.JournalCall{{Key: make([]byte, schemas.JournalKeyBytes), State: schemas.JournalStarted}},
+	}
+	end := record
+	end.Ended, end.Calls = true, nil
+	for sample := range 2 * fencesAtOnce {
+		j := f.run.Journal(&schemas.Ticket{Group: "g", Sample: sample})
+		require.NoError(t, j.Append(f.ctx, &record))
+		require.NoError(t, j.Replace(f.ctx, &end))
+	}
+	bucket, err := f.run.js.Stream(f.ctx, "KV_"+f.run.names.released)
+	require.NoError(t, err)
+	config := bucket.CachedInfo().Config
+	for _, name := range []string{config.Name, f.run.names.journal} {
+		stream, err := f.run.js.Stream(f.ctx, name)
+		require.NoError(t, err)
+		require.NoError(t, f.run.js.DeleteStream(f.ctx, name))
+		_, err = f.run.js.CreateStream(f.ctx, stream.CachedInfo().Config)
+		require.NoError(t, err)
+	}
+	for sample := range fencesAtOnce {
+		require.NoError(t, f.run.Journal(&schemas.Ticket{Group: "g", Sample: sample}).Append(f.ctx, &record), "the ticket is played again")
+	}
+	for i := range f.run.endedFences.ended {
+		f.run.endedFences.ended[i].at = time.Now().Add(-2 * fenceWaits)
+	}
+	for len(f.run.endedFences.ended) > 0 {
+		f.run.removeFences(f.ctx)
+	}
+	bucket, err = f.run.js.Stream(f.ctx, config.Name)
+	require.NoError(t, err)
+	require.EqualValues(t, fencesAtOnce, bucket.CachedInfo().State.Msgs)
+}
+
 // The outstanding tickets of a run, each with a fence, take less than half of RELEASED.
 func TestReleasedHasRoomForFences(t *testing.T) {
 	f := newFixture(t, false)

@@ -186,7 +186,7 @@ func (j *Journal) settleFence(ctx context.Context, record *schemas.JournalRecord
 	if !record.Ended {
 		return j.writeFence(ctx, data)
 	}
-	j.run.endedFences.add(endedFence{j.fenceKey(), j.fence, time.Now()})
+	j.run.endedFences.add(endedFence{key: j.fenceKey(), revision: j.fence})
 	j.fence = 0
 	j.run.removeFences(ctx)
 	return nil
@@ -202,13 +202,22 @@ type endedFences struct {
 
 type endedFence struct {
 	key      string
-	revision uint64 // 0 of a count
-	at       time.Time
+	revision uint64    // 0 of a count
+	at       time.Time // from which on the fence waits for its removal
+	ended    time.Time // when this process ended the journal; the zero time of a fence that is swept
+}
+
+// isOfAnother is whether a fence was in a bucket that the broker has lost since. In the bucket in its place a ticket that is played again
+// has a fence with a smaller sequence, which stays.
+func (f *endedFence) isOfAnother(bucket *jetstream.StreamInfo) bool {
+	return f.revision > bucket.State.LastSeq || !f.ended.IsZero() && f.ended.Before(bucket.Created)
 }
 
 func (f *endedFences) add(fence endedFence) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	fence.ended = time.Now()
+	fence.at = fence.ended
 	f.ended = append(f.ended, fence)
 }
 
@@ -263,6 +272,9 @@ func (r *Run) removeFences(ctx context.Context) {
 	err := r.conn.guardCall(ctx, r.names.released, func(ctx context.Context) error {
 		stream, err := r.js.Stream(ctx, "KV_"+r.names.released)
 		for i := 0; err == nil && i < len(old); i++ {
+			if old[i].isOfAnother(stream.CachedInfo()) {
+				continue
+			}
 			subject := keySubject(r.names.released, old[i].key)
 			purge := []jetstream.StreamPurgeOpt{jetstream.WithPurgeSubject(subject)}
 			if old[i].revision > 0 {
