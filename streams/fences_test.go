@@ -15,7 +15,7 @@ import (
 
 // The fences of journals that have ended go, a while after: RELEASED has room for the fences of running episodes, and for its counts.
 func TestFencesOfEndedJournalsAreRemoved(t *testing.T) {
-	f := newFixture(t, false)
+	f, later := newFixture(t, false), time.Now().Add(2*fenceWaits)
 	stored := func() int {
 		stream, err := f.run.js.Stream(f.ctx, "KV_"+f.run.names.released)
 		require.NoError(t, err)
@@ -37,13 +37,10 @@ func TestFencesOfEndedJournalsAreRemoved(t *testing.T) {
 	_, _, err := newer.Read(f.ctx)
 	require.NoError(t, err)
 	require.NoError(t, newer.Append(f.ctx, &record), "the ticket is issued anew")
-	for i := range f.run.endedFences.ended {
-		f.run.endedFences.ended[i].at = time.Now().Add(-2 * fenceKept)
-	}
-	f.run.removeFences(f.ctx)
+	f.run.removeFences(f.ctx, later)
 	require.Equal(t, fencesAtOnce+1, stored(), "a fence that took the place of an ended one stays")
-	f.run.removeFences(f.ctx)
-	f.run.removeFences(f.ctx)
+	f.run.removeFences(f.ctx, later)
+	f.run.removeFences(f.ctx, later)
 	require.Equal(t, 1, stored())
 	_, _, err = f.run.Journal(&schemas.Ticket{Group: "g", Sample: 3}).Read(f.ctx)
 	require.NoError(t, err)
@@ -53,7 +50,7 @@ func TestFencesOfEndedJournalsAreRemoved(t *testing.T) {
 // Chaos, seed 28117002: a producer removed fences of a bucket that the broker had lost, and with them the fences of the same tickets, which
 // were played again: their calls were made twice.
 func TestFencesOfALostBucketRemoveNoOther(t *testing.T) {
-	f := newFixture(t, false)
+	f, later := newFixture(t, false), time.Now().Add(2*fenceWaits)
 	record := schemas.JournalRecord{
 		Run: "run-1", Ticket: "t", Basis: make([]byte, schemas.JournalKeyBytes), Producer: "p", Delivery: 1,
 		Calls: []schemas.JournalCall{{Key: make([]byte, schemas.JournalKeyBytes), State: schemas.JournalStarted}},
@@ -78,11 +75,8 @@ func TestFencesOfALostBucketRemoveNoOther(t *testing.T) {
 	for sample := range fencesAtOnce {
 		require.NoError(t, f.run.Journal(&schemas.Ticket{Group: "g", Sample: sample}).Append(f.ctx, &record), "the ticket is played again")
 	}
-	for i := range f.run.endedFences.ended {
-		f.run.endedFences.ended[i].at = time.Now().Add(-2 * fenceWaits)
-	}
 	for len(f.run.endedFences.ended) > 0 {
-		f.run.removeFences(f.ctx)
+		f.run.removeFences(f.ctx, later)
 	}
 	bucket, err = f.run.js.Stream(f.ctx, config.Name)
 	require.NoError(t, err)
@@ -140,14 +134,14 @@ func TestFencesThatKilledProducersLeftAreSwept(t *testing.T) {
 	require.Empty(t, f.run.endedFences.ended, "the sweep before was a moment ago")
 	require.NoError(t, f.run.sweepFences(f.ctx, time.Now().Add(2*fenceKept)))
 	for len(f.run.endedFences.ended) > 0 {
-		f.run.removeFences(f.ctx)
+		f.run.removeFences(f.ctx, time.Now())
 	}
 	require.Equal(t, []string{"agents", "fence.g.0", "fence.g.3", sweepKey}, list())
 }
 
 // Finding 12b.10: the counts of released tickets stayed in RELEASED for a day, until there was no room for fences.
 func TestTheCountsOfTicketsThatAreDoneAreRemoved(t *testing.T) {
-	f := newFixture(t, false)
+	f, later := newFixture(t, false), time.Now().Add(2*fenceWaits)
 	stored := func() int {
 		stream, err := f.run.js.Stream(f.ctx, "KV_"+f.run.names.released)
 		require.NoError(t, err)
@@ -170,10 +164,7 @@ func TestTheCountsOfTicketsThatAreDoneAreRemoved(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 1, lease.Delivery)
 		require.NoError(t, lease.Done(f.ctx))
-		for i := range f.run.endedFences.ended {
-			f.run.endedFences.ended[i].at = time.Now().Add(-2 * fenceWaits)
-		}
-		f.run.removeFences(f.ctx)
+		f.run.removeFences(f.ctx, later)
 	}
 }
 

@@ -186,9 +186,9 @@ func (j *Journal) settleFence(ctx context.Context, record *schemas.JournalRecord
 	if !record.Ended {
 		return j.writeFence(ctx, data)
 	}
-	j.run.endedFences.add(endedFence{key: j.fenceKey(), revision: j.fence})
+	j.run.endedFences.add(endedFence{j.fenceKey(), j.fence, time.Now()})
 	j.fence = 0
-	j.run.removeFences(ctx)
+	j.run.removeFences(ctx, time.Now())
 	return nil
 }
 
@@ -203,7 +203,6 @@ type endedFences struct {
 type endedFence struct {
 	key      string
 	revision uint64    // 0 of a count
-	at       time.Time // from which on the fence waits for its removal
 	ended    time.Time // when this process ended the journal; the zero time of a fence that is swept
 }
 
@@ -216,8 +215,6 @@ func (f *endedFence) isOfAnother(bucket *jetstream.StreamInfo) bool {
 func (f *endedFences) add(fence endedFence) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	fence.ended = time.Now()
-	fence.at = fence.ended
 	f.ended = append(f.ended, fence)
 }
 
@@ -244,10 +241,10 @@ func (f *endedFences) takeOld(before time.Time) (old []endedFence) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	n := 0
-	for n < min(len(f.ended), fencesAtOnce) && f.ended[n].at.Before(before) {
+	for n < min(len(f.ended), fencesAtOnce) && f.ended[n].ended.Before(before) {
 		n++
 	}
-	if n == 0 || n < fencesAtOnce && before.Sub(f.ended[0].at) < fenceWaits {
+	if n == 0 || n < fencesAtOnce && before.Sub(f.ended[0].ended) < fenceWaits {
 		return nil
 	}
 	old, f.ended = f.ended[:n:n], f.ended[n:]
@@ -255,15 +252,15 @@ func (f *endedFences) takeOld(before time.Time) (old []endedFence) {
 }
 
 // removeFences removes fences of journals that ended a while ago. The others go with a sweep, or with the age of the bucket.
-func (r *Run) removeFences(ctx context.Context) {
-	if now := time.Now(); r.endedFences.isSweepDue(now) {
+func (r *Run) removeFences(ctx context.Context, now time.Time) {
+	if r.endedFences.isSweepDue(now) {
 		sweeping, cancel := context.WithTimeout(ctx, sweepWithin)
 		if err := r.sweepFences(sweeping, now); err != nil {
 			r.log.Debug("fences that killed producers left stay for now", "err", err)
 		}
 		cancel()
 	}
-	old := r.endedFences.takeOld(time.Now().Add(-fenceKept))
+	old := r.endedFences.takeOld(now.Add(-fenceKept))
 	if len(old) == 0 {
 		return
 	}

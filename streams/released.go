@@ -53,7 +53,7 @@ func (r *Run) storeReleased(ctx context.Context, ticket string, n int) error {
 // dropReleased has the count of a ticket that is done be removed soon, so that the bucket keeps room for fences.
 func (r *Run) dropReleased(ctx context.Context, ticket string) {
 	if key := r.names.releasedKey(ticket); key != "" {
-		r.endedFences.add(endedFence{key: key})
-		r.removeFences(ctx)
+		r.endedFences.add(endedFence{key: key, ended: time.Now()})
+		r.removeFences(ctx, time.Now())
 	}
 }
