@@ -18,7 +18,7 @@ type Config struct {
 	Seed uint64 `koanf:"-"`
 	// BatchGroups is how many groups (prompts) a step trains on.
 	BatchGroups int `koanf:"batch_groups" default:"32" above:"0"`
-	// MaskTools keeps the output of tools out of the loss. Turning it off trains on every token, to show the effect of the mask; unless
+	// MaskTools keeps the output of tools out of the loss. Turning it off trains on every token once, to show the effect of the mask; unless
 	// advantage.tokens says otherwise, advantages are then estimated over every token too.
 	MaskTools bool `koanf:"mask_tools" default:"true"`
 
