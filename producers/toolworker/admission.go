@@ -38,11 +38,11 @@ func (a *admission) admits(session, task string, now time.Time) bool {
 	}
 	after := a.taken + takes
 	ok := a.taken == 0 || after <= a.sandboxes
-	for name, one := range a.refused {
+	for name, other := range a.refused {
 		switch {
-		case !now.Before(one.until):
+		case !now.Before(other.until):
 			delete(a.refused, name)
-		case one.takes > takes && one.since.Before(mine.since) && after+one.takes > a.sandboxes:
+		case other.takes > takes && other.since.Before(mine.since) && after+other.takes > a.sandboxes:
 			ok = false
 		}
 	}
