@@ -38,6 +38,11 @@ type Gone struct {
 	From    uint64
 }
 
+// Took says whether a message went there that was seen in a life of a stream. What outlived a cut of the stream may be lost at a later one.
+func (g Gone) Took(created time.Time, life int, sequence uint64) bool {
+	return g.Created.Equal(created) && g.Life >= life && g.From <= sequence
+}
+
 // Witness is the account of an observer of the trajectory stream, taken when the run has stopped.
 type Witness struct {
 	Seen    []Seen
@@ -65,10 +70,7 @@ func (w *Witness) isPending(s Seen) bool {
 
 // isGone says that a message was lost with the store that held it.
 func (w *Witness) isGone(s Seen) bool {
-	return slices.ContainsFunc(w.Gone, func(g Gone) bool {
-		// What outlived a cut of the stream may be lost at a later one.
-		return g.Created.Equal(s.Created) && g.Life >= s.Life && s.Sequence >= g.From
-	})
+	return slices.ContainsFunc(w.Gone, func(g Gone) bool { return g.Took(s.Created, s.Life, s.Sequence) })
 }
 
 // usedSequencesAgain reports whether two messages may have stood at the same place of a stream, because it was cut short. Of a refused message it is

@@ -154,6 +154,53 @@ func TestWitnessSeesEveryMessageOnceOverARestartOfTheBroker(t *testing.T) {
 	require.EqualValues(t, len(seen), r.Lost.Count)
 }
 
+// A stranger's exact copy counts as the producer's trajectory where that has gone with a store, and only there: the trainer may train on
+// it. Altered copies are made of messages that are still there.
+func TestAnExactCopyStandsInForAMessageThatWentWithItsStore(t *testing.T) {
+	w, err := newWitness(nil, "r")
+	require.NoError(t, err)
+	created := time.Unix(100, 0)
+	life := w.beginStream(created)
+	note := func(sequence uint64, id string, reward float64, header string) {
+		trajectory := &schemas.Trajectory{Run: "r", ID: id, Reward: reward}
+		data, err := schemas.Marshal(trajectory)
+		require.NoError(t, err)
+		m := &nats.Msg{Data: data, Header: nats.Header{}}
+		if header != "" {
+			m.Header.Set(jetstream.MsgIDHeader, header)
+		}
+		require.True(t, w.noteMessage(sequence, life, &atRest{&jetstream.RawStreamMsg{Data: m.Data, Header: m.Header}}))
+	}
+	note(1, "kept", 1, "id-kept")
+	note(2, "gone", 1, "id-gone")
+	note(3, "gone", 1, "")
+	require.False(t, w.wasSent(created, 3, "gone"), "its original is there")
+	_, gone := w.newestSample(0)
+	require.False(t, gone)
+
+	w.markLost(&jetstream.StreamInfo{State: jetstream.StreamState{FirstSeq: 1}}, 1) // the stream comes back with its first message
+	life = w.beginStream(created)
+	newest, gone := w.newestSample(0)
+	require.True(t, gone)
+	require.Equal(t, "id-gone", newest.Header.Get(jetstream.MsgIDHeader))
+	_, gone = w.newestSample(1)
+	require.False(t, gone)
+	note(3, "gone", 0.5, "")
+	require.False(t, w.wasSent(created, 3, "gone"), "it is altered")
+	note(4, "kept", 1, "")
+	require.False(t, w.wasSent(created, 4, "kept"), "its original outlived the cut")
+	note(5, "gone", 1, "")
+	require.True(t, w.wasSent(created, 5, "gone"))
+	note(6, "gone", 1, "")
+	require.False(t, w.wasSent(created, 6, "gone"), "the copy at sequence 5 came first")
+
+	w.markLost(&jetstream.StreamInfo{State: jetstream.StreamState{FirstSeq: 1}}, 0)
+	created = time.Unix(200, 0)
+	life = w.beginStream(created)
+	note(1, "kept", 1, "")
+	require.True(t, w.wasSent(created, 1, "kept"))
+}
+
 // Every stranger's message is refused by the feed, but for those that say nothing wrong by themselves: they are
 // the trainer's to refuse.
 func TestStrangersMessagesAreRefused(t *testing.T) {

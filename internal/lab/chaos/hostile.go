@@ -46,40 +46,42 @@ func newStranger(nc *nats.Conn, run, address string, w *witness) (*stranger, err
 type forgery struct {
 	kind string
 	// lie says that the message is well formed and of a group that may be open: it is the trainer's to refuse.
-	lie  bool
-	make func(s *stranger, rng *rand.Rand, honest *nats.Msg) (*nats.Msg, error)
+	lie bool
+	// second says that a well-formed trajectory may come of it, which is refused because the message that it was made from came first.
+	second bool
+	make   func(s *stranger, rng *rand.Rand, honest *nats.Msg) (*nats.Msg, error)
 }
 
 func forgeryKinds() []forgery {
 	return []forgery{
-		{"garbage", false, garbageMessage},
-		{"empty", false, emptyMessage},
-		{"truncated", false, truncatedMessage},
-		{"flipped", false, flippedMessage},
-		{"other_run", false, otherRun},
-		{"other_group", false, otherGroup},
-		{"other_producer", false, otherProducer},
-		{"other_kind", false, otherKind},
-		{"nan", false, notANumber},
-		{"duplicate", false, duplicateMessage},
-		{"replay", false, replayMessage},
-		{"replay_with_id", false, replayWithID},
-		{"lone_part", false, lonePart},
-		{"late_part", false, latePart},
-		{"oversized", false, oversizedMessage},
-		{"bad_part", false, badPart},
-		{"ticket", false, badTicket},
-		{"marker", false, strangeMarker},
-		{"huge_reward", true, liveForgery(hugeReward)},
-		{"huge_process_rewards", true, liveForgery(hugeProcessRewards)},
-		{"hot", true, liveForgery(hotForgery)},
-		{"cold", true, liveForgery(coldForgery)},
-		{"other_task", true, liveForgery(otherTask)},
-		{"other_prompt", true, liveForgery(otherPrompt)},
-		{"prompt_as_action", true, liveForgery(promptAsAction)},
-		{"many_segments", true, liveForgery(manySegments)},
-		{"unlikely", true, liveForgery(unlikelyLogprobs)},
-		{"from_the_future", true, liveForgery(fromTheFuture)},
+		{"garbage", false, false, garbageMessage},
+		{"empty", false, false, emptyMessage},
+		{"truncated", false, false, truncatedMessage},
+		{"flipped", false, true, flippedMessage},
+		{"other_run", false, false, otherRun},
+		{"other_group", false, false, otherGroup},
+		{"other_producer", false, false, otherProducer},
+		{"other_kind", false, false, otherKind},
+		{"nan", false, false, notANumber},
+		{"duplicate", false, true, duplicateMessage},
+		{"replay", false, false, replayMessage},
+		{"replay_with_id", false, false, replayWithID},
+		{"lone_part", false, false, lonePart},
+		{"late_part", false, false, latePart},
+		{"oversized", false, false, oversizedMessage},
+		{"bad_part", false, false, badPart},
+		{"ticket", false, false, badTicket},
+		{"marker", false, false, strangeMarker},
+		{"huge_reward", true, false, liveForgery(hugeReward)},
+		{"huge_process_rewards", true, false, liveForgery(hugeProcessRewards)},
+		{"hot", true, false, liveForgery(hotForgery)},
+		{"cold", true, false, liveForgery(coldForgery)},
+		{"other_task", true, false, liveForgery(otherTask)},
+		{"other_prompt", true, false, liveForgery(otherPrompt)},
+		{"prompt_as_action", true, false, liveForgery(promptAsAction)},
+		{"many_segments", true, false, liveForgery(manySegments)},
+		{"unlikely", true, false, liveForgery(unlikelyLogprobs)},
+		{"from_the_future", true, false, liveForgery(fromTheFuture)},
 	}
 }
 
@@ -94,8 +96,8 @@ func (s *stranger) sendKinds(ctx context.Context, rng *rand.Rand, n int) {
 }
 
 func (s *stranger) sendOne(ctx context.Context, rng *rand.Rand, f forgery) {
-	honest := s.witness.newestSample(rng.IntN(samplesKept))
-	if honest == nil {
+	honest, gone := s.witness.newestSample(rng.IntN(samplesKept))
+	if honest == nil || gone && f.second {
 		return
 	}
 	m, err := f.make(s, rng, honest)

@@ -36,7 +36,7 @@ func (s *stranger) stealTickets(ctx context.Context, n int) (taken int) {
 
 // sendMarkers sends n markers of an open group that close none of its samples. It returns how many the broker took.
 func (s *stranger) sendMarkers(ctx context.Context, n int) (sent int) {
-	honest := s.witness.newestSample(0)
+	honest, _ := s.witness.newestSample(0)
 	if honest == nil {
 		return 0
 	}

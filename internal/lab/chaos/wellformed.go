@@ -19,7 +19,7 @@ var errNothingToForge = errors.New("the message has nothing to forge")
 // likely as not: the group of a true message that has just come.
 func liveForgery(change func(rng *rand.Rand, t *schemas.Trajectory) error) func(*stranger, *rand.Rand, *nats.Msg) (*nats.Msg, error) {
 	return func(s *stranger, rng *rand.Rand, honest *nats.Msg) (*nats.Msg, error) {
-		if newest := s.witness.newestSample(0); newest != nil {
+		if newest, _ := s.witness.newestSample(0); newest != nil {
 			honest = newest
 		}
 		var failed error

@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -34,10 +35,25 @@ type witness struct {
 	life    int
 	seen    []audit.Seen
 	gone    []audit.Gone
-	// honest are the trajectories that came with a message id, as producers send them.
-	honest map[standing]bool
-	// samples are copies of messages of the run, for the stranger to forge from.
-	samples []*nats.Msg
+	// honest are the trajectories that came with a message id, as producers send them, and exact copies that stand in for a
+	// producer's message that has gone with a store. originals is where a producer's message stands, by the SHA-256 of its bytes.
+	honest    map[standing]bool
+	originals map[[sha256.Size]byte]position
+	// samples are copies of producers' messages, for the stranger to forge from.
+	samples []sample
+}
+
+// position is where a message stands or stood.
+type position struct {
+	created  time.Time
+	life     int
+	sequence uint64
+}
+
+// sample is a copy of a producer's message.
+type sample struct {
+	msg *nats.Msg
+	at  position
 }
 
 // standing is a message of a stream. A stream that was cut short can have two at a sequence.
@@ -62,7 +78,8 @@ func newWitness(nc *nats.Conn, run string) (*witness, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &witness{js: js, stream: streamName(run), run: run, honest: map[standing]bool{}}, nil
+	return &witness{js: js, stream: streamName(run), run: run, honest: map[standing]bool{},
+		originals: map[[sha256.Size]byte]position{}}, nil
 }
 
 func streamName(run string) string { return "WEIR_" + run + "_TRAJECTORIES" }
@@ -220,8 +237,7 @@ func (w *witness) noteMessage(sequence uint64, life int, msg storedMessage) bool
 		t := new(schemas.Trajectory)
 		if schemas.Unmarshal(msg.Data(), t) == nil {
 			s.ID, s.Oldest = t.ID, t.OldestVersion()
-			w.keepSample(msg)
-			if msg.Headers().Get(jetstream.MsgIDHeader) != "" {
+			if w.noteOriginal(msg, position{w.created, life, sequence}) {
 				w.honest[standing{w.created.UnixNano(), sequence, t.ID}] = true
 			}
 		}
@@ -230,16 +246,29 @@ func (w *witness) noteMessage(sequence uint64, life int, msg storedMessage) bool
 	return true
 }
 
-// keepSample keeps a producer's message; strangers' have no id.
-func (w *witness) keepSample(msg storedMessage) {
+// noteOriginal says whether a trajectory counts as a producer's: producers' messages have an id, and strangers' have none. Where the
+// producer's message has gone with a store, an exact copy of it is the trajectory itself: the audit says that it counted once.
+func (w *witness) noteOriginal(msg storedMessage, at position) bool {
+	sum := sha256.Sum256(msg.Data())
 	if msg.Headers().Get(jetstream.MsgIDHeader) == "" {
-		return
+		original, known := w.originals[sum]
+		if !known || !w.hasGone(original) {
+			return false
+		}
+		w.originals[sum] = at
+		return true
 	}
-	m := &nats.Msg{Subject: msg.Subject(), Data: msg.Data(), Header: msg.Headers()}
+	w.originals[sum] = at
 	if len(w.samples) == samplesKept {
 		w.samples = w.samples[1:]
 	}
-	w.samples = append(w.samples, m)
+	w.samples = append(w.samples, sample{&nats.Msg{Subject: msg.Subject(), Data: msg.Data(), Header: msg.Headers()}, at})
+	return true
+}
+
+// hasGone says whether a message has gone with a store.
+func (w *witness) hasGone(at position) bool {
+	return slices.ContainsFunc(w.gone, func(g audit.Gone) bool { return g.Took(at.created, at.life, at.sequence) })
 }
 
 func (w *witness) lastSequence() uint64 {
@@ -248,14 +277,15 @@ func (w *witness) lastSequence() uint64 {
 	return w.last
 }
 
-// newestSample returns the i-th newest sample, nil where there is none.
-func (w *witness) newestSample(i int) *nats.Msg {
+// newestSample returns the i-th newest sample, nil where there is none, and whether the message has gone with a store.
+func (w *witness) newestSample(i int) (msg *nats.Msg, gone bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.samples) == 0 {
-		return nil
+		return nil, false
 	}
-	return w.samples[len(w.samples)-1-i%len(w.samples)]
+	s := w.samples[len(w.samples)-1-i%len(w.samples)]
+	return s.msg, w.hasGone(s.at)
 }
 
 func (w *witness) copyRecords() ([]audit.Seen, []audit.Gone) {
