@@ -234,7 +234,7 @@ func TestStrangersMessagesAreRefused(t *testing.T) {
 		if d.Trajectory != nil && d.Trajectory.ID == last.ID {
 			break
 		}
-		kinds = append(kinds, stranger.stored[d.Sequence])
+		kinds = append(kinds, stranger.kindAt(d.Sequence, time.Time{}, time.Time{}))
 	}
 	require.Subset(t, []string{"duplicate", "replay", "other_group", "marker", "flipped"}, kinds)
 	require.Subset(t, kinds, []string{"duplicate", "replay", "other_group", "marker"})
@@ -246,13 +246,24 @@ func TestStrangersMessagesAreRefused(t *testing.T) {
 		require.NotEmpty(t, m.Detail)
 		refused[m.Original] = true
 	}
-	for sequence, kind := range stranger.stored {
-		switch kind {
+	for sequence := range stranger.stored {
+		switch kind := stranger.kindAt(sequence, time.Time{}, time.Time{}); kind {
 		case "duplicate", "replay", "other_group", "marker", "flipped":
 		default:
 			require.True(t, refused[sequence], "%s, sequence %d", kind, sequence)
 		}
 	}
+}
+
+// A stranger's message of a stream that was lost since is not the message that stands at its sequence in the stream after.
+func TestAStrangersMessageIsOfTheStreamOfItsTime(t *testing.T) {
+	s := &stranger{stored: map[uint64][]forged{7: {{"garbage", time.Unix(150, 0)}, {"nan", time.Unix(250, 0)}}}}
+	first, second, third := time.Unix(100, 0), time.Unix(200, 0), time.Unix(300, 0)
+	require.Equal(t, "garbage", s.kindAt(7, first, second))
+	require.Equal(t, "nan", s.kindAt(7, second, third))
+	require.Equal(t, "nan", s.kindAt(7, second, time.Time{}))
+	require.Empty(t, s.kindAt(7, third, time.Time{}))
+	require.Empty(t, s.kindAt(8, first, second))
 }
 
 func TestFillEndsWhenTheStreamIsFull(t *testing.T) {

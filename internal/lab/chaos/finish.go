@@ -109,8 +109,12 @@ func (h *experiment) judgeStrangers() {
 	s := h.stranger
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	h.report.Hostile, h.report.HostileStored = s.sent, len(s.stored)
+	h.report.Hostile, h.report.HostileStored = s.sent, 0
+	for _, all := range s.stored {
+		h.report.HostileStored += len(all)
+	}
 	h.report.BrokerRefused, h.report.BrokerKnew = s.refused, s.known
+	created := h.listStreams()
 	for r, err := range checkpoint.Records(h.cfg.Checkpoints) {
 		if r == nil {
 			h.printLine("not looked at for strangers' messages: %v", err)
@@ -119,14 +123,32 @@ func (h *experiment) judgeStrangers() {
 		if r.Use > 1 {
 			continue // the first use is judged
 		}
+		var next time.Time
+		if i := slices.IndexFunc(created, r.Created.Before); i >= 0 {
+			next = created[i]
+		}
 		for _, g := range r.Groups {
 			for _, m := range g.Used() {
-				// A sequence may have been another message's, in a stream that was lost since.
-				if kind, hostile := s.stored[m.Sequence]; hostile && !h.witness.wasSent(r.Created, m.Sequence, m.ID) {
+				if kind := s.kindAt(m.Sequence, r.Created, next); kind != "" && !h.witness.wasSent(r.Created, m.Sequence, m.ID) {
 					h.report.HostileTrained = append(h.report.HostileTrained,
 						fmt.Sprintf("%s as %s, sequence %d, in step %d", kind, m.ID, m.Sequence, r.Step))
 				}
 			}
 		}
 	}
+}
+
+// listStreams lists when the trajectory streams that there were, one after the other, were created, by the record and by the witness.
+func (h *experiment) listStreams() (created []time.Time) {
+	for r := range checkpoint.Records(h.cfg.Checkpoints) {
+		if r != nil {
+			created = append(created, r.Created)
+		}
+	}
+	seen, _ := h.witness.copyRecords()
+	for _, s := range seen {
+		created = append(created, s.Created)
+	}
+	slices.SortFunc(created, time.Time.Compare)
+	return slices.CompactFunc(created, time.Time.Equal)
 }

@@ -27,11 +27,34 @@ type stranger struct {
 	witness *witness
 
 	mu sync.Mutex
-	// sent counts the messages by kind, stored maps each that the broker stored to its kind.
+	// sent counts the messages by kind. stored has those that the broker stored, by their sequence: of several streams, where a stream was
+	// lost.
 	sent   map[string]int
-	stored map[uint64]string
+	stored map[uint64][]forged
 	// refused counts the messages that the broker itself refused, known the messages that it knew by their id.
 	refused, known int
+}
+
+// forged is a stranger's message, by the time at which the broker had stored it.
+type forged struct {
+	kind string
+	at   time.Time
+}
+
+// noteStored notes a message that the broker stored. The lock is held.
+func (s *stranger) noteStored(sequence uint64, kind string) {
+	s.stored[sequence] = append(s.stored[sequence], forged{kind, time.Now()})
+}
+
+// kindAt is the kind of the message that was stored at a sequence in the time of a stream: from its creation until the next stream's, zero
+// where there is none. It is "" where there was none.
+func (s *stranger) kindAt(sequence uint64, created, next time.Time) string {
+	for _, f := range s.stored[sequence] {
+		if !f.at.Before(created) && (next.IsZero() || f.at.Before(next)) {
+			return f.kind
+		}
+	}
+	return ""
 }
 
 func newStranger(nc *nats.Conn, run, address string, w *witness) (*stranger, error) {
@@ -39,7 +62,7 @@ func newStranger(nc *nats.Conn, run, address string, w *witness) (*stranger, err
 	if err != nil {
 		return nil, err
 	}
-	return &stranger{js: js, run: run, address: address, witness: w, sent: map[string]int{}, stored: map[uint64]string{}}, nil
+	return &stranger{js: js, run: run, address: address, witness: w, sent: map[string]int{}, stored: map[uint64][]forged{}}, nil
 }
 
 // forgery makes a message of a kind from a true message, which it must leave as it is.
@@ -115,7 +138,7 @@ func (s *stranger) sendOne(ctx context.Context, rng *rand.Rand, f forgery) {
 		s.known++
 	case err == nil:
 		if ack.Stream == s.witness.stream {
-			s.stored[ack.Sequence] = f.kind
+			s.noteStored(ack.Sequence, f.kind)
 		}
 	case errors.As(err, &api):
 		s.refused++
@@ -192,7 +215,7 @@ func (s *stranger) sendJunk(ctx context.Context, rng *rand.Rand) (stored bool, r
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.stored[ack.Sequence] = "junk"
+	s.noteStored(ack.Sequence, "junk")
 	return true, 0
 }
 

@@ -113,9 +113,7 @@ func (w *witness) readStream(ctx context.Context) error {
 	}
 	created := stream.CachedInfo().Created
 	life := w.beginStream(created)
-	c, err := stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
-		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: w.lastSequence() + 1, MaxResetAttempts: 1,
-	})
+	c, err := w.openConsumer(ctx, stream)
 	if err != nil {
 		return err
 	}
@@ -137,6 +135,16 @@ func (w *witness) readStream(ctx context.Context) error {
 			return nil // the stream was lost meanwhile
 		}
 	}
+}
+
+// openConsumer opens a reader of what the witness has not seen. The answer of a broker that has just come back may never come: messages that
+// the trainer removes meanwhile are not seen.
+func (w *witness) openConsumer(ctx context.Context, stream jetstream.Stream) (jetstream.Consumer, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	return stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: w.lastSequence() + 1, MaxResetAttempts: 1,
+	})
 }
 
 // beginStream says that a stream is read. It is another stream than before where it was made at another time.
@@ -201,7 +209,7 @@ type storedMessage interface {
 }
 
 func (w *witness) findStream(ctx context.Context) (jetstream.Stream, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	return w.js.Stream(ctx, w.stream)
 }
