@@ -38,7 +38,8 @@ type Gone struct {
 	From    uint64
 }
 
-// Took says whether a message went there that was seen in a life of a stream. What outlived a cut of the stream may be lost at a later one.
+// Took says whether a message is gone that was seen in a life of a stream: a message that outlived a cut of the stream may be lost at
+// a later cut.
 func (g Gone) Took(created time.Time, life int, sequence uint64) bool {
 	return g.Created.Equal(created) && g.Life >= life && g.From <= sequence
 }

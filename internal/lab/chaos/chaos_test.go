@@ -157,7 +157,7 @@ func TestWitnessSeesEveryMessageOnceOverARestartOfTheBroker(t *testing.T) {
 // A stranger's exact copy counts as the producer's trajectory where that has gone with a store, and only there: the trainer may train on
 // it. Altered copies are made of messages that are still there.
 func TestAnExactCopyStandsInForAMessageThatWentWithItsStore(t *testing.T) {
-	w, err := newWitness(nil, "r")
+	w, err := newWitness(newStation(t).connect(), "r")
 	require.NoError(t, err)
 	created := time.Unix(100, 0)
 	life := w.beginStream(created)

@@ -137,8 +137,8 @@ func (w *witness) readStream(ctx context.Context) error {
 	}
 }
 
-// openConsumer opens a reader of what the witness has not seen. The answer of a broker that has just come back may never come: messages that
-// the trainer removes meanwhile are not seen.
+// openConsumer opens a reader of what the witness has not seen. The answer of a broker that has just come back may never come, and
+// messages that the trainer removes meanwhile are not seen.
 func (w *witness) openConsumer(ctx context.Context, stream jetstream.Stream) (jetstream.Consumer, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
