@@ -78,8 +78,10 @@ func newWitness(nc *nats.Conn, run string) (*witness, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &witness{js: js, stream: streamName(run), run: run, honest: map[standing]bool{},
-		originals: map[[sha256.Size]byte]position{}}, nil
+	return &witness{
+		js: js, stream: streamName(run), run: run, honest: map[standing]bool{},
+		originals: map[[sha256.Size]byte]position{},
+	}, nil
 }
 
 func streamName(run string) string { return "WEIR_" + run + "_TRAJECTORIES" }
