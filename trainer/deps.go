@@ -153,6 +153,9 @@ type Deps struct {
 	// After is called on the loop's goroutine when a stage of a step is done, with its name: renew, batch, update, commit, the parts of
 	// checkpoint.Store, save, ack, purge, publish, control, issue. Tests end the process in it; it may be nil.
 	After func(stage string)
+	// Rewrites is called before the newest line of the record and its checkpoint are written anew, with the chains of that line and of the
+	// new line, on the loop's goroutine: checkpoint.Store.Rewrites. It may be nil.
+	Rewrites func(step int64, before, chain string)
 	// Lease is how long a ticket stays with a producer that has died; 0 is streams' default.
 	Lease time.Duration
 	// Now defaults to time.Now. Only decisions to wait no longer depend on it: that of Config.GroupTimeout and that of Config.Staleness.

@@ -30,6 +30,12 @@ import (
 
 // The client library leaves this goroutine behind when a connection closes before it begins to listen.
 func TestMain(m *testing.M) {
+	if dir := os.Getenv(watchedIn); dir != "" {
+		if err := trainWatched(dir); err != nil {
+			panic(err)
+		}
+		return
+	}
 	goleak.VerifyTestMain(m, streamtest.ClientLeak())
 }
 

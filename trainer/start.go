@@ -74,7 +74,7 @@ func startTrainer(ctx context.Context, fence context.CancelCauseFunc, cfg Config
 	if t.store, err = checkpoint.Open(cfg.Checkpoint); err != nil {
 		return nil, err
 	}
-	t.store.After = deps.After
+	t.store.After, t.store.Rewrites = deps.After, deps.Rewrites
 	t.fulls = checkpoint.NewSchedule(cfg.Checkpoint, cfg.Steps, canLearnAgain(cfg.Checkpoint, deps.Engine))
 	if t.learner, err = learner.New(cfg.Config, deps.learnerDeps(t.store.Scratch("learner"), cfg.Archive.Bytes > 0 && cfg.Archive.Samples != 0)); err != nil {
 		return nil, err

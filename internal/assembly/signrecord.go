@@ -19,13 +19,22 @@ func (t *trainerRole) openSigner() (err error) {
 	return nil
 }
 
-// signRecord signs the newest line of the record. A signature that cannot be written is reported once, and the run goes on: the next
-// signature stands for the lines before it too.
+// signRecord signs the newest line of the record.
 func (t *trainerRole) signRecord() {
-	if t.signer == nil {
-		return
+	if t.signer != nil {
+		t.reportSigned(t.signer.Sign())
 	}
-	err := t.signer.Sign()
+}
+
+// signAhead signs the line that is about to take the place of the newest.
+func (t *trainerRole) signAhead(step int64, before, chain string) {
+	if t.signer != nil {
+		t.reportSigned(t.signer.SignAhead(step, before, chain))
+	}
+}
+
+// reportSigned reports a signature that cannot be written once, and the run goes on: the next signature stands for the lines before it too.
+func (t *trainerRole) reportSigned(err error) {
 	if err != nil && !t.unsigned {
 		t.log.Warn("the record of steps is not signed, and the run goes on", "err", err)
 	}

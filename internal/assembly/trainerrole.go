@@ -160,7 +160,7 @@ func (t *trainerRole) openAll(ctx context.Context) (deps trainer.Deps, err error
 		Demonstrations: t.course.demonstrations, Tokenizer: t.course.Tokenizer.JSON(), Files: t.files, Log: t.log,
 		NewEngine: func(model gpu.Config) (gpu.Engine, error) { return emptyEngine(t.cfg.WholeBackend, model) },
 		Metrics:   collectors, Settings: t.course.addRecorded(trainingSettings(t.cfg)), LearnerOf: t.before,
-		Ended: tracedEndings(t.tracer), After: t.afterStage,
+		Ended: tracedEndings(t.tracer), After: t.afterStage, Rewrites: t.signAhead,
 		Reported: func() int64 { return t.newestReported(t.file) }, Lease: t.cfg.Streams.Lease, Messages: kept,
 	}, nil
 }
@@ -225,7 +225,7 @@ func (t *trainerRole) announceTrainer(ctx context.Context) error {
 // afterStage is told of each part of a step that is done.
 func (t *trainerRole) afterStage(stage string) {
 	t.mark.used = t.mark.used || stage == "record"
-	if stage == "record" || stage == "renew" {
+	if stage == "record" || stage == "renew" || stage == "complete" {
 		t.signRecord()
 	}
 	if t.staged != nil {

@@ -56,10 +56,16 @@ func encodeSignature(s *Signature) ([]byte, error) {
 type Signer struct {
 	run, dir, public string
 	pair             nkeys.KeyPair
-	// ends has the offset of each signature's line end, by their order, and steps their steps; nil before the file is read.
-	ends  []int64
-	steps []int64
+	// lines are the lines of the file, in order; read is whether they were read.
+	lines []signedLine
 	read  bool
+}
+
+// signedLine is a line of signatures: its step and chain, and the offset of its end.
+type signedLine struct {
+	step       int64
+	chain, key string
+	end        int64
 }
 
 // NewSigner makes a signer with the private nkey in a file, for the run whose checkpoints are in dir.
@@ -82,19 +88,28 @@ func NewSigner(run, dir, seedFile string) (*Signer, error) {
 // Close forgets the key.
 func (s *Signer) Close() { s.pair.Wipe() }
 
-// Sign signs the last line of the record. Signatures of the same step and of later steps, which a run that went back has left, are removed.
+// Sign signs the last line of the record, unless its signature is the last. Other signatures of the same step and of later steps, which a
+// run that went back has left, are removed.
 func (s *Signer) Sign() error {
 	step, chain, err := checkpoint.LastLine(s.dir)
 	if err != nil || step < 0 {
 		return err
 	}
+	return s.signLine(step, chain, "")
+}
+
+// SignAhead signs the line that is about to take the place of the last line, whose chain is before. The signature of the last line stays:
+// the record's line is signed whether or not a kill comes before it is written anew.
+func (s *Signer) SignAhead(step int64, before, chain string) error {
+	return s.signLine(step, chain, before)
+}
+
+// signLine signs a line; before is the chain of the line of the same step whose signature stays, "" for none.
+func (s *Signer) signLine(step int64, chain, before string) error {
 	of := &Signature{Run: s.run, Step: step, Chain: chain, Key: s.public}
-	if of.Bytes, err = s.pair.Sign(of.signedText()); err != nil {
-		return fmt.Errorf("sign the record of step %d: %w", step, err)
-	}
-	line, err := encodeSignature(of)
-	if err == nil {
-		err = s.writeLine(step, line)
+	var err error
+	if of.Bytes, err = s.pair.Sign(of.signedText()); err == nil {
+		err = s.writeLine(of, before)
 	}
 	if err != nil {
 		return fmt.Errorf("sign the record of step %d: %w", step, err)
@@ -102,35 +117,52 @@ func (s *Signer) Sign() error {
 	return nil
 }
 
-// writeLine puts the line of a step after those of the steps before it, and cuts what follows.
-func (s *Signer) writeLine(step int64, line []byte) (err error) {
+// writeLine puts a line after the lines of the steps before it, and after that of the chain before, and cuts what follows.
+func (s *Signer) writeLine(of *Signature, before string) (err error) {
+	line, err := encodeSignature(of)
+	if err != nil {
+		return err
+	}
 	f, err := os.OpenFile(filepath.Join(s.dir, SignatureFile), os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	if !s.read {
-		err := scanSignatures(f, func(of *Signature, end int64) {
-			s.ends, s.steps = append(s.ends, end), append(s.steps, of.Step)
-		})
-		if cut, ok := errors.AsType[*lineError](err); err != nil && (!ok || cut.whole) {
-			return err
-		}
-		s.read = true
-	}
-	for n := len(s.steps); n > 0 && s.steps[n-1] >= step; n-- {
-		s.ends, s.steps = s.ends[:n-1], s.steps[:n-1]
-	}
-	at := int64(0)
-	if n := len(s.ends); n > 0 {
-		at = s.ends[n-1]
-	}
-	if _, err := f.WriteAt(line, at); err != nil {
+	if err := s.readLines(f); err != nil {
 		return err
 	}
+	n := len(s.lines)
+	if n > 0 && s.lines[n-1].step == of.Step && s.lines[n-1].chain == of.Chain && s.lines[n-1].key == of.Key {
+		return nil
+	}
+	for ; n > 0 && s.lines[n-1].step >= of.Step; n-- {
+		if last := s.lines[n-1]; before != "" && last.step == of.Step && last.chain == before {
+			break
+		}
+	}
+	at := int64(0)
+	if s.lines = s.lines[:n]; n > 0 {
+		at = s.lines[n-1].end
+	}
+	if _, err := f.WriteAt(line, at); err != nil {
+		return errors.Join(err, f.Truncate(at)) // no signature of another line of the step stays
+	}
 	end := at + int64(len(line))
-	s.ends, s.steps = append(s.ends, end), append(s.steps, step)
+	s.lines = append(s.lines, signedLine{of.Step, of.Chain, of.Key, end})
 	return f.Truncate(end)
+}
+
+// readLines reads the lines of the file, once. A last line that was cut off is left out.
+func (s *Signer) readLines(f *os.File) error {
+	if s.read {
+		return nil
+	}
+	err := scanSignatures(f, func(of *Signature, end int64) { s.lines = append(s.lines, signedLine{of.Step, of.Chain, of.Key, end}) })
+	if cut, ok := errors.AsType[*lineError](err); err != nil && (!ok || cut.whole) {
+		return err
+	}
+	s.read = true
+	return nil
 }
 
 // lineError is a line of signatures that does not decode.
@@ -179,6 +211,12 @@ type Signed struct {
 	Keys []string `json:"keys"`
 }
 
+// lineOf names a line of a run's record.
+type lineOf struct {
+	run  string
+	step int64
+}
+
 // checkSignatures compares the signatures of a store with the chains of its record, by step. trusted are the keys that may have signed;
 // with none the keys are only named.
 func (v *Verified) checkSignatures(run, dir string, chains map[int64]string, trusted []string) error {
@@ -192,6 +230,7 @@ func (v *Verified) checkSignatures(run, dir string, chains map[int64]string, tru
 	}
 	defer f.Close()
 	keys, absent := map[string]bool{}, int64(-1)
+	matched, others := map[lineOf]bool{}, []*Signature{}
 	fault := scanSignatures(f, func(of *Signature, _ int64) {
 		chain, known := v.chainSigned(of, run, chains)
 		switch err := of.verifySignature(); {
@@ -205,19 +244,25 @@ func (v *Verified) checkSignatures(run, dir string, chains map[int64]string, tru
 			v.addDamage(SignatureFile, of.Step, "a signature of run "+run, "one of run "+of.Run)
 			return
 		case known && of.Chain != chain:
-			v.addDamage(checkpoint.RecordFile, of.Step, "chain "+of.Chain+", which is signed", "chain "+chain)
+			others = append(others, of)
 			return
 		case !known: // it stands for a line that is not there, and for none before it
 			absent = max(absent, of.Step)
 			return
 		}
+		matched[lineOf{of.Run, of.Step}] = true
 		v.Signed.Step = max(v.Signed.Step, of.Step)
 		if !keys[of.Key] {
 			keys[of.Key] = true
 			v.Signed.Keys = append(v.Signed.Keys, of.Key)
 		}
 	})
-	if absent > v.Signed.Step {
+	for _, of := range others { // a line that is written anew is signed before, and the line before it stays signed
+		if chain, _ := v.chainSigned(of, run, chains); !matched[lineOf{of.Run, of.Step}] {
+			v.addDamage(checkpoint.RecordFile, of.Step, "chain "+of.Chain+", which is signed", "chain "+chain)
+		}
+	}
+	if absent > v.Signed.Step && absent != v.unwritten {
 		v.Notes = append(v.Notes, fmt.Sprintf("%s: step %d is signed, and the record has no line of it: the run went back, or lines were removed",
 			SignatureFile, absent))
 	}

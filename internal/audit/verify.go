@@ -29,6 +29,8 @@ type Verified struct {
 	// Damage lists every byte, line and file that is not as it was written, Notes what could not be judged.
 	Damage []Damaged `json:"damage"`
 	Notes  []string  `json:"notes"`
+
+	unwritten int64 // the step whose line is not written whole yet; -1 for none
 }
 
 // Forked is a fork in a run's past.
@@ -95,6 +97,7 @@ func Verify(run, dir string, trusted []string) (*Verified, error) {
 	}
 	out.Records, out.Batches, out.BatchesGone, out.Checkpoints = store.Records, store.Batches, store.Gone, store.Checkpoints
 	out.Files, out.Bytes, out.Notes = store.Files, store.Bytes, append(out.Notes, store.Notes...)
+	out.unwritten = store.Unwritten
 	for _, d := range store.Damage {
 		file := filepath.Join(d.Dir, d.File)
 		if below, err := filepath.Rel(dir, file); err == nil {

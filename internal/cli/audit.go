@@ -48,7 +48,11 @@ checked too.`,
 		if err := nameRun(cmd, args); err != nil {
 			return err
 		}
-		r, err := a.openRecord(cmd)
+		open := a.openRecord
+		if *verify {
+			open = a.openStore
+		}
+		r, err := open(cmd)
 		if err != nil {
 			return err
 		}

@@ -75,6 +75,29 @@ type runRecord struct {
 
 // openRecord opens the record of the run's steps.
 func (a *app) openRecord(cmd *cobra.Command) (*runRecord, error) {
+	r, err := a.openFolder(cmd)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.record.Check(); errors.Is(err, runfolder.ErrNoRecord) {
+		err = &noRecordError{r.record.Dir, r.Config.Run.Name}
+		return nil, a.explainNoFiles(r.Run, cmd.Name(), err)
+	} else if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// openStore is openRecord, also where a kill came before the first line of the record.
+func (a *app) openStore(cmd *cobra.Command) (*runRecord, error) {
+	if r, err := a.openFolder(cmd); err != nil || checkpoint.IsStore(r.record.Dir) {
+		return r, err
+	}
+	return a.openRecord(cmd)
+}
+
+// openFolder opens the folder of a run that may have no record.
+func (a *app) openFolder(cmd *cobra.Command) (*runRecord, error) {
 	cfg, err := a.loadWritten(cmd)
 	if err != nil {
 		return nil, err
@@ -84,7 +107,7 @@ func (a *app) openRecord(cmd *cobra.Command) (*runRecord, error) {
 		return nil, err
 	}
 	dir := cfg.Trainer.Checkpoint.Dir
-	r := &runRecord{
+	return &runRecord{
 		app: a, Run: s,
 		record: runfolder.Record{Dir: dir, Damaged: func(err error) {
 			fmt.Fprintf(a.err, "%v; weir audit lists what is wrong with the record\n", err)
@@ -92,14 +115,7 @@ func (a *app) openRecord(cmd *cobra.Command) (*runRecord, error) {
 		folder: runfolder.Open(runfolder.Run{
 			Name: cfg.Run.Name, Dir: cfg.Folder(), Checkpoints: dir, Messages: assembly.KeptMessages(cfg),
 		}),
-	}
-	if err := r.record.Check(); errors.Is(err, runfolder.ErrNoRecord) {
-		err = &noRecordError{dir, cfg.Run.Name}
-		return nil, a.explainNoFiles(s, cmd.Name(), err)
-	} else if err != nil {
-		return nil, err
-	}
-	return r, nil
+	}, nil
 }
 
 // noRecordError is the runfolder.ErrNoRecord of a run's folder of checkpoints.

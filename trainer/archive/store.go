@@ -57,8 +57,29 @@ func openStore(dir string, bytes int64) (*store, error) {
 	if s.chain, err = lastChain(dir, numbers); err != nil {
 		return nil, err
 	}
+	if err := removeStray(dir, numbers); err != nil {
+		return nil, err
+	}
 	s.encoder, err = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
 	return s, err
+}
+
+// removeStray removes the files of segments whose lines are gone, or never came: a kill has cut off their removal, or their begin.
+func removeStray(dir string, numbers []int) error {
+	paths, err := filepath.Glob(filepath.Join(dir, "*.bin"))
+	if err != nil {
+		return err
+	}
+	for _, path := range paths {
+		n, err := strconv.Atoi(strings.TrimSuffix(filepath.Base(path), ".bin"))
+		if err != nil || path != binPath(dir, n) || slices.Contains(numbers, n) {
+			continue
+		}
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
 }
 
 func linesPath(dir string, n int) string { return filepath.Join(dir, fmt.Sprintf("%06d.jsonl", n)) }
@@ -92,13 +113,14 @@ func (s *store) makeRoom() error {
 		}
 	}
 	if s.lines == nil {
-		lines, err := os.OpenFile(linesPath(s.dir, s.now+1), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+		// A segment is there while its lines are: they come last, and go first.
+		bin, err := os.OpenFile(binPath(s.dir, s.now+1), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644)
 		if err != nil {
 			return err
 		}
-		bin, err := os.OpenFile(binPath(s.dir, s.now+1), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644)
+		lines, err := os.OpenFile(linesPath(s.dir, s.now+1), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 		if err != nil {
-			return errors.Join(err, lines.Close(), os.Remove(lines.Name()))
+			return errors.Join(err, bin.Close(), os.Remove(bin.Name()))
 		}
 		s.now++
 		s.lines, s.bin, s.end, s.written, s.after = lines, bin, 0, 0, s.chain
@@ -114,7 +136,7 @@ func (s *store) makeRoom() error {
 		if total <= s.bytes || n == s.now {
 			break
 		}
-		for _, path := range []string{binPath(s.dir, n), linesPath(s.dir, n)} {
+		for _, path := range []string{linesPath(s.dir, n), binPath(s.dir, n)} {
 			if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}

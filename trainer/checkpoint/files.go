@@ -78,7 +78,7 @@ func sealFolder(dir string, step int64, done ...fileEntry) error {
 			return fmt.Errorf("%s is not a plain file", path)
 		}
 		name, err := filepath.Rel(dir, path)
-		if name = filepath.ToSlash(name); !isDone[name] {
+		if name = filepath.ToSlash(name); !isDone[name] && name != manifestFile+tmpSuffix { // of a seal that was cut off
 			m.Files = append(m.Files, fileEntry{Name: name})
 		}
 		return err
@@ -91,10 +91,7 @@ func sealFolder(dir string, step int64, done ...fileEntry) error {
 	}
 	m.Files = append(m.Files, done...)
 	slices.SortFunc(m.Files, func(a, b fileEntry) int { return cmp.Compare(a.Name, b.Name) })
-	if err := writeJSON(filepath.Join(dir, manifestFile), m); err != nil {
-		return err
-	}
-	return syncDir(dir)
+	return replaceFile(filepath.Join(dir, manifestFile), m)
 }
 
 // describeFiles syncs the named files of a folder, and fills in their sizes and hashes.

@@ -155,7 +155,7 @@ func (f *forking) continueRecord() error {
 		return err
 	}
 	record.Forked = &RecordFork{Parent: state.Run, Chain: record.Chain}
-	state.Run = f.run
+	state.Run, state.Replaces = f.run, ""
 	store := &Store{cfg: Config{Dir: f.to}}
 	if err := store.writeRecord(*state.Records, &record); err != nil {
 		return err

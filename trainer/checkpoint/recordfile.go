@@ -266,7 +266,13 @@ func (s *Store) writeRecord(after Tail, r *Record) (err error) {
 		return fmt.Errorf("write step record of step %d: %w while the trainer ran: %s has %d bytes, want %d",
 			r.Step, ErrRecord, f.Name(), info.Size(), after.Offset)
 	}
-	if info.Size() > after.Offset {
+	if have := make([]byte, len(line)); info.Size() == after.Offset+int64(len(line)) {
+		if _, err = f.ReadAt(have, after.Offset); err == nil && bytes.Equal(have, line) {
+			s.before, s.tail = after, &Tail{Offset: info.Size(), Chain: r.Chain}
+			return nil // it is there
+		}
+	}
+	if err == nil && info.Size() > after.Offset {
 		err = f.Truncate(after.Offset)
 	}
 	if err == nil {

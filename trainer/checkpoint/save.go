@@ -28,7 +28,7 @@ func (s *Store) Save(ctx context.Context, c *Checkpoint) error {
 	}
 	end, err := s.recordTail()
 	if err == nil {
-		err = s.writeCheckpoint(ctx, c, end, nil)
+		err = s.writeCheckpoint(ctx, c, end, nil, "")
 	}
 	if err == nil {
 		err = s.writeRecord(end, &c.Record)
@@ -80,15 +80,19 @@ func (s *Store) Complete(ctx context.Context, c *Checkpoint) error {
 // rewriteLast writes the last checkpoint and its record anew, with tensors of the folder that is there, or the engines' where they are nil.
 func (s *Store) rewriteLast(ctx context.Context, c *Checkpoint, tensors *savedTensors) error {
 	after := s.before
-	if err := s.writeCheckpoint(ctx, c, after, tensors); err != nil {
+	now, err := s.recordTail()
+	if err != nil {
+		return err
+	}
+	if err := s.writeCheckpoint(ctx, c, after, tensors, now.Chain); err != nil {
 		return err
 	}
 	return s.writeRecord(after, &c.Record)
 }
 
 // writeCheckpoint writes a checkpoint whose line of the record comes after a tail. Its tensors are saved, or the engines' where that is
-// nil.
-func (s *Store) writeCheckpoint(ctx context.Context, c *Checkpoint, after Tail, saved *savedTensors) error {
+// nil. replaces is the chain of the line that is there now, "" where the step has none.
+func (s *Store) writeCheckpoint(ctx context.Context, c *Checkpoint, after Tail, saved *savedTensors, replaces string) error {
 	step := c.State.Step
 	final := s.Path(step)
 	tmp := filepath.Join(s.cfg.Dir, tmpPrefix+filepath.Base(final))
@@ -96,7 +100,7 @@ func (s *Store) writeCheckpoint(ctx context.Context, c *Checkpoint, after Tail, 
 		return err
 	}
 	state := c.State
-	state.Format, state.Records = Format, &after
+	state.Format, state.Records, state.Replaces = Format, &after, replaces
 	tensors, err := s.writeTensors(ctx, tmp, c, &state, saved)
 	if err != nil {
 		return err
@@ -127,6 +131,9 @@ func (s *Store) writeCheckpoint(ctx context.Context, c *Checkpoint, after Tail, 
 		return err
 	}
 	s.stageDone("seal")
+	if replaces != "" && s.Rewrites != nil {
+		s.Rewrites(step, replaces, c.Record.Chain)
+	}
 	err = s.replaceFolder(tmp, final)
 	s.stageDone("rename")
 	return err
@@ -235,11 +242,25 @@ func (s *Store) pruneOld(newest int64) error {
 		if full && (fulls <= s.cfg.Keep || s.cfg.Every > 0 && step%int64(s.cfg.Every) == 0 || slices.Contains(bases, step)) {
 			continue
 		}
-		if err := os.RemoveAll(s.Path(step)); err != nil {
+		if err := s.removeFolder(step); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// removeFolder removes the checkpoint of a step at once: where a kill cuts it off, what is left has another name, which the next Open
+// removes.
+func (s *Store) removeFolder(step int64) error {
+	path := s.Path(step)
+	left := s.Scratch("removed-" + filepath.Base(path))
+	if err := os.RemoveAll(left); err != nil {
+		return err
+	}
+	if err := os.Rename(path, left); err != nil {
+		return err
+	}
+	return os.RemoveAll(left)
 }
 
 // SafePurge is the sequence up to which no checkpoint that the run can go back to needs the stream. It is 0 while any of these checkpoints

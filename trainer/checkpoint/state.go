@@ -71,6 +71,9 @@ type State struct {
 	Ledger  batch.Ledger `json:"ledger"`
 	// Records is where the record of all steps stood before this step's line; nil where an earlier build wrote it.
 	Records *Tail `json:"records,omitempty"`
+	// Replaces is the chain of the step's line that this checkpoint's line takes the place of, where it was written anew: a kill may leave
+	// the old line in the record until the next start. "" where the checkpoint was written once.
+	Replaces string `json:"replaces,omitempty"`
 	// Known is the last message that the stream is known to have held, and Stored when it was stored: a stream without it has lost
 	// messages. 0 and the zero time where that was not noted. Losses counts how often the stream of this name and creation time has lost
 	// messages.

@@ -75,6 +75,9 @@ type Store struct {
 	// After is called when a part of Save is done, with its name: model, critic, state, seal, rename, record, prune. Tests end the process
 	// in it; it may be nil.
 	After func(stage string)
+	// Rewrites is called before the newest step's checkpoint and line are written anew, with the chains of the line that is there and of the
+	// new line: whoever signs the record signs the new line first, so that a kill leaves no line without its signature. It may be nil.
+	Rewrites func(step int64, before, chain string)
 	// marks are the marks of the checkpoints on disk that a run can go back to, by step.
 	marks map[int64]mark
 	// before and tail are where the line of the last step begins and ends in the record; tail is nil until that is known.
@@ -122,6 +125,12 @@ func (s *Store) Close() error { return s.unlock() }
 
 // Dir is the store's folder.
 func (s *Store) Dir() string { return s.cfg.Dir }
+
+// IsStore reports whether a trainer has ever held a folder of checkpoints.
+func IsStore(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, lockFile))
+	return err == nil
+}
 
 // Scratch is a folder of a name within the store for files that only this process needs: it may be there or not, and the next
 // Open removes it.

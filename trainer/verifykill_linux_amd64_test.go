@@ -1,0 +1,181 @@
+package trainer
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nkeys"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	auditing "github.com/weir-rl/weir/internal/audit"
+	"github.com/weir-rl/weir/trainer/archive"
+	"github.com/weir-rl/weir/trainer/checkpoint"
+)
+
+// A process that is stopped behind a system call has left what a process that is killed there leaves. So the trainer runs in a process that
+// is stopped behind each of its calls that changes a file of its folder, and the folder is verified there.
+//
+// Invariant: a process that is killed at any write of a run leaves a folder in which weir audit --verify finds no damage.
+func TestInvariantAProcessThatIsKilledAtAnyWriteLeavesNoDamage(t *testing.T) {
+	t.Parallel()
+	exe, err := os.Executable()
+	require.NoError(t, err)
+	dir, seed := filepath.Join(t.TempDir(), "checkpoints"), filepath.Join(t.TempDir(), "trainer.seed")
+	pair, err := nkeys.CreateUser()
+	require.NoError(t, err)
+	secret, err := pair.Seed()
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(seed, append(secret, '\n'), 0o600))
+	public, err := pair.PublicKey()
+	require.NoError(t, err)
+	cfg := watchedConfig(dir)
+	cmd := exec.CommandContext(t.Context(), exe, "-test.run=^$")
+	cmd.Env = append(os.Environ(), watchedIn+"="+dir, watchedSeed+"="+seed, "GOMAXPROCS=1")
+	cmd.Stderr = os.Stderr
+	var calls, faults []string
+	watchWrites(t, cmd, dir, func(call string) {
+		calls = append(calls, strings.ReplaceAll(call, dir+"/", ""))
+		found, err := auditing.Verify("test", dir, []string{public})
+		require.NoError(t, err)
+		require.NoError(t, found.VerifyMessages(cfg.Archive.MessagesFolder(dir), dir))
+		for _, d := range found.Damage {
+			faults = append(faults, fmt.Sprintf("%s: %s", calls[len(calls)-1], d))
+		}
+		for _, n := range found.Notes {
+			if strings.Contains(n, "removed") || strings.Contains(n, "no segment of the archive") {
+				faults = append(faults, fmt.Sprintf("%s: %s", calls[len(calls)-1], n))
+			}
+		}
+		if found.Records == 0 {
+			return
+		}
+		report, err := auditing.ReadStore(dir, auditing.Bounds{Eta: cfg.Eta, Reuse: cfg.Reuse}, nil)
+		require.NoError(t, err)
+		if err := report.Err(); err != nil {
+			faults = append(faults, fmt.Sprintf("%s: %v", calls[len(calls)-1], err))
+		}
+	})
+	require.Empty(t, faults)
+	t.Logf("%d writes", len(calls))
+	// Each file that a kill may leave unfinished was written, and each that makes room was removed.
+	for _, want := range []string{
+		"truncate " + checkpoint.RecordFile, "write " + checkpoint.RecordFile, "write " + auditing.SignatureFile, "rename reference",
+		"rename step_000004", "rename .tmp-removed-step_000001", "remove .tmp-removed-step_000001", "rename batches/", "remove batches/",
+		"rename purged.json", "rename " + archive.Folder + "/owner", "rename " + archive.Folder + "/messages/", "remove " + archive.Folder + "/messages/",
+		"write " + archive.Folder + "/000001.jsonl", "remove " + archive.Folder + "/000002.jsonl", "remove " + archive.Folder + "/000002.bin",
+	} {
+		require.True(t, slices.ContainsFunc(calls, func(c string) bool { return strings.HasPrefix(c, want) }), want)
+	}
+}
+
+// watchedCalls are the system calls that change a file, with the argument that names it, or its descriptor.
+var watchedCalls = map[uint64]struct {
+	name string
+	path int // -1 is the first argument, a descriptor
+}{
+	unix.SYS_WRITE: {"write", -1}, unix.SYS_PWRITE64: {"write", -1}, unix.SYS_COPY_FILE_RANGE: {"write", -1}, unix.SYS_FTRUNCATE: {"truncate", -1},
+	unix.SYS_OPENAT: {"open", 1}, unix.SYS_MKDIRAT: {"make", 1}, unix.SYS_MKDIR: {"make", 0}, unix.SYS_UNLINKAT: {"remove", 1},
+	unix.SYS_UNLINK: {"remove", 0}, unix.SYS_RMDIR: {"remove", 0}, unix.SYS_RENAMEAT: {"rename", 3}, unix.SYS_RENAMEAT2: {"rename", 3},
+	unix.SYS_RENAME: {"rename", 1}, unix.SYS_LINKAT: {"link", 3}, unix.SYS_LINK: {"link", 1},
+}
+
+// watchWrites runs a command to its end, and calls at behind each system call of it that has changed a file below a folder: all that the
+// process would have written when it was killed there. Meanwhile another thread of it may end one call.
+func watchWrites(t *testing.T, cmd *exec.Cmd, dir string, at func(call string)) {
+	t.Helper()
+	runtime.LockOSThread() // the kernel knows the watcher by its thread
+	defer runtime.UnlockOSThread()
+	cmd.SysProcAttr = &unix.SysProcAttr{Ptrace: true, Setpgid: true, Pdeathsig: unix.SIGKILL}
+	require.NoError(t, cmd.Start())
+	pid := cmd.Process.Pid
+	defer func() {
+		_ = unix.Kill(-pid, unix.SIGKILL)
+		_ = cmd.Wait() // its end was seen here
+	}()
+	var status unix.WaitStatus
+	_, err := unix.Wait4(pid, &status, 0, nil)
+	require.NoError(t, err)
+	require.NoError(t, unix.PtraceSetOptions(pid, unix.PTRACE_O_TRACECLONE|unix.PTRACE_O_TRACESYSGOOD|unix.PTRACE_O_EXITKILL))
+	require.NoError(t, unix.PtraceSyscall(pid, 0))
+	begun, known := map[int]string{}, map[int]bool{pid: true}
+	for {
+		thread, err := unix.Wait4(-pid, &status, unix.WALL, nil)
+		if err == unix.EINTR {
+			continue
+		}
+		require.NoError(t, err)
+		if status.Exited() || status.Signaled() {
+			if thread == pid {
+				require.Zero(t, status.ExitStatus(), "the watched process failed")
+				return
+			}
+			continue
+		}
+		signal := status.StopSignal()
+		switch {
+		case signal == unix.SIGTRAP|0x80:
+			noteCall(t, thread, dir, begun, at)
+			signal = 0
+		case signal == unix.SIGTRAP, signal == unix.SIGSTOP && !known[thread]: // of the watching itself
+			signal = 0
+		}
+		known[thread] = true
+		if err := unix.PtraceSyscall(thread, int(signal)); err != unix.ESRCH { // it may be gone
+			require.NoError(t, err)
+		}
+	}
+}
+
+// noteCall notes the call that a thread begins, and calls at when the thread has ended a call that is watched.
+func noteCall(t *testing.T, thread int, dir string, begun map[int]string, at func(call string)) {
+	t.Helper()
+	var regs unix.PtraceRegs
+	require.NoError(t, unix.PtraceGetRegs(thread, &regs))
+	if int64(regs.Rax) != -int64(unix.ENOSYS) { // the call has ended
+		if call := begun[thread]; call != "" && int64(regs.Rax) >= 0 {
+			at(call)
+		}
+		delete(begun, thread)
+		return
+	}
+	call, watched := watchedCalls[regs.Orig_rax]
+	if !watched || regs.Orig_rax == unix.SYS_OPENAT && regs.Rdx&(unix.O_CREAT|unix.O_TRUNC) == 0 {
+		return
+	}
+	path, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", thread, regs.Rdi))
+	if call.path >= 0 {
+		path, err = readText(thread, []uint64{regs.Rdi, regs.Rsi, regs.Rdx, regs.R10}[call.path])
+	}
+	if err == nil && call.name == "remove" && !filepath.IsAbs(path) { // within a folder that is removed
+		var folder string
+		folder, err = os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", thread, regs.Rdi))
+		path = filepath.Join(folder, path)
+	}
+	if err == nil && strings.HasPrefix(path, dir+"/") {
+		begun[thread] = call.name + " " + path
+	}
+}
+
+// readText reads a text that ends with a zero byte from the memory of a stopped thread.
+func readText(thread int, from uint64) (string, error) {
+	var out []byte
+	for {
+		var word [8]byte
+		if _, err := unix.PtracePeekData(thread, uintptr(from)+uintptr(len(out)), word[:]); err != nil {
+			return "", err
+		}
+		for i, b := range word {
+			if b == 0 {
+				return string(append(out, word[:i]...)), nil
+			}
+		}
+		out = append(out, word[:]...)
+	}
+}
