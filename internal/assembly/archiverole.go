@@ -65,6 +65,9 @@ func (p *archiveRole) keepMessages(ctx context.Context) (err error) {
 			return err
 		}
 		defer func() { _ = spool.Close() }() // it logs the rest
+		if err := spool.SendOwn(); err != nil {
+			return err
+		}
 		store = spool
 	}
 	defer p.watchWork(ctx, p.archiveWork())()

@@ -99,31 +99,15 @@ func (f Folder) Claim(id string, take bool) (have string, err error) {
 	return ClaimMark(f, id, take, f.Put)
 }
 
-// Claim implements Store: the mark is that of the remote store. Where the remote store does not answer, the folder says whose it was.
-func (s *Spool) Claim(id string, take bool) (have string, err error) {
-	have, err = s.remote.Claim(id, take)
-	if err != nil {
-		if here, _ := readMark(s.Folder, markName); here == id {
-			s.log.Warn("whose archive the bucket has is believed as its spool noted it, since the bucket does not answer", "err", err)
-			return here, nil
-		}
-		return have, err
-	}
-	if have != id {
-		return have, nil
-	}
-	if err := s.Folder.Put(markName, []byte(have+"\n")); err != nil {
-		return have, fmt.Errorf("note whose archive the bucket has: %w", err)
-	}
-	return have, nil
-}
-
 // checkOwner refuses the archive of another run, also of the same name. An archive without a mark is the run's where it is empty, lies in
 // the run's folder, or has a segment of a stream that the run had: then it is marked.
 //
 // Invariant: an archive has one owner, and no other run writes to it or removes from it.
 func (a *Archive) checkOwner() error {
 	if a.owner.ID == "" {
+		if spool, ok := a.store.(*Spool); ok {
+			spool.noteOwn()
+		}
 		return nil
 	}
 	take := a.owner.Inside || len(a.segments) == 0 || slices.ContainsFunc(a.segments, a.isOwn)

@@ -56,8 +56,16 @@ func (s *Spool) awaitChange(changed <-chan struct{}, after time.Duration) {
 func (s *Spool) nextWork() (work func() error, due time.Duration, changed <-chan struct{}, done bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stopped || s.leaving && len(s.removals)+len(s.waiting) == 0 {
+	idle := len(s.removals)+len(s.waiting) == 0
+	switch {
+	case s.stopped, s.leaving && (idle || !s.own && s.asks == nil):
 		return nil, 0, nil, true
+	case s.own:
+	case s.asks != nil && !idle:
+		asks := s.asks
+		return func() error { return s.askMark(asks) }, 0, nil, false
+	default:
+		return nil, 0, s.changed, false
 	}
 	if len(s.removals) > 0 { // first: a bucket may be full
 		name := s.removals[0]
@@ -116,7 +124,11 @@ func (s *Spool) sendSegment(w *waitingSegment) error {
 		}
 		return nil
 	}
-	if err == nil && w.again {
+	if (err == nil || gone) && w.again {
+		return nil
+	}
+	if gone {
+		s.passOver(w)
 		return nil
 	}
 	if err == nil {
@@ -128,11 +140,25 @@ func (s *Spool) sendSegment(w *waitingSegment) error {
 	if err != nil {
 		return fmt.Errorf("send segment %s: %w", w.Name, err)
 	}
+	s.dropWaiting(w)
+	return nil
+}
+
+// passOver drops a segment whose file has gone from the folder: the segments behind it are sent. The lock is held.
+func (s *Spool) passOver(w *waitingSegment) {
+	if _, err := s.readSent(w.Name); err != nil {
+		s.log.Error("a segment of the archive has gone from its spool before it was sent: its messages are lost", "folder", s.Folder.Dir,
+			"segment", w.Name, "bytes", w.Size)
+	}
+	s.dropWaiting(w)
+}
+
+// dropWaiting drops a segment that does not wait any more. The lock is held.
+func (s *Spool) dropWaiting(w *waitingSegment) {
 	s.waiting = slices.DeleteFunc(s.waiting, func(x *waitingSegment) bool { return x == w })
 	s.bytes -= w.Size
 	s.reportWaiting()
 	s.noteChange()
-	return nil
 }
 
 // readFolder reads a segment of the folder.

@@ -64,6 +64,10 @@ type Spool struct {
 	bytes   int64
 	// removals are the names to be removed from the remote store.
 	removals []string
+	// own is whether the remote store is known to be of the run whose segments the folder has: else nothing is sent or removed there.
+	// asks is the mark to be asked of the remote store, nil where it was asked or is not known yet.
+	own  bool
+	asks *askedMark
 	// holding is whether segments are held to be joined; leaving whether everything is due at once.
 	holding, leaving bool
 	// failure is that of the newest try, nil after a try that succeeded.
@@ -86,7 +90,8 @@ type pauses struct{ first, longest time.Duration }
 type Prober interface{ Probe() error }
 
 // OpenSpool goes on with the segments in a folder and a remote store. Where the remote store does not answer, the files in the folder say
-// which segments it has; without such files the error of the remote store is returned. Close the Spool: it closes the remote store too.
+// which segments it has; without such files the error of the remote store is returned. Nothing is sent, and no file of the folder changes, before
+// [Open] or [Spool.SendOwn]. Close the Spool: it closes the remote store too.
 func OpenSpool(folder Folder, remote Store, cfg SpoolConfig, log *slog.Logger) (*Spool, error) {
 	return openSpool(folder, remote, cfg, log, pauses{time.Second, time.Minute})
 }

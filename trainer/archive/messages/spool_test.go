@@ -106,8 +106,15 @@ func (r *remoteFolder) Open(name string) (Blob, error) {
 	return r.Folder.Open(name)
 }
 
-// startSpool opens a Spool that tries again soon.
+// startSpool opens a Spool that tries again soon, of a run whose the remote store is.
 func startSpool(t require.TestingT, dir string, remote Store, cfg SpoolConfig) *Spool {
+	s := startUnknown(t, dir, remote, cfg)
+	s.noteOwn()
+	return s
+}
+
+// startUnknown opens a Spool that tries again soon. Whose the remote store is is not known yet.
+func startUnknown(t require.TestingT, dir string, remote Store, cfg SpoolConfig) *Spool {
 	if cfg.Bytes == 0 {
 		cfg.Bytes = 64 << 20
 	}
