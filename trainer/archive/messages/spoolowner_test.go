@@ -2,7 +2,6 @@ package messages
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -57,18 +56,16 @@ func TestABucketThatWasAwayIsAskedWhoseItIs(t *testing.T) {
 				require.NoError(t, other.Folder.Put(markName, []byte(mark+"\n")))
 			}
 			other.set(func() { other.away = true })
-			synctest.Test(t, func(t *testing.T) {
-				s := startUnknown(t, dir, other, SpoolConfig{})
-				keepAs(t, s, bucket, Owner{Run: "r", ID: ownID}, born.Add(time.Hour), 1)
-				other.set(func() { other.away = false })
-				time.Sleep(time.Minute)
-				synctest.Wait()
-				require.NoError(t, s.Close())
-			})
+			s = startUnknown(t, dir, other, SpoolConfig{})
+			keepAs(t, s, bucket, Owner{Run: "r", ID: ownID}, born.Add(time.Hour), 1)
+			other.set(func() { other.away = false })
+			awaitSpool(t, s, func() bool { return s.asks == nil })
+			require.NoError(t, s.Close())
 			sent, err := other.Folder.List()
 			require.NoError(t, err)
 			if mark == otherID {
 				require.Len(t, sent, 1, "the mark alone")
+				require.ErrorIs(t, s.failure, ErrOtherRun)
 				return
 			}
 			require.Len(t, sent, 2, "the mark, and the segment of the second life")
