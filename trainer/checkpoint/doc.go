@@ -13,6 +13,7 @@
 //	  record.json            [Record]: what the step trained on
 //	  pending.bin            delivered messages that wait for their group and are gone from the stream; if any
 //	  MANIFEST.json          size and SHA-256 of every other file; written last
+//	  PASSED_OVER            put into a light checkpoint that a start has passed over; the run went back behind it
 //	steps.jsonl             the record of every step of the run, kept when checkpoints are pruned
 //	batches/                the batches of the newest steps, as they were trained on
 //	purged.json             how far the stream was purged

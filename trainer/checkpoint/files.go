@@ -25,6 +25,8 @@ const (
 	criticDir    = "critic"
 	purgedFile   = "purged.json"
 	lockFile     = "LOCK"
+	// passedFile marks a light checkpoint that a start has passed over. It is not in the manifest.
+	passedFile = "PASSED_OVER"
 
 	// A folder that is being written, and a folder whose replacement is being put into place.
 	tmpPrefix = ".tmp-"

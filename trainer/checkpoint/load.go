@@ -44,11 +44,40 @@ func (s *Store) Load() (c *Checkpoint, damage []*Damage, err error) {
 	if err := s.checkStreamHolds(c, damage); err != nil {
 		return nil, damage, err
 	}
+	if err := s.markPassedOver(steps, c.State.Step); err != nil {
+		return nil, damage, fmt.Errorf("mark the checkpoints that are passed over: %w", err)
+	}
 	if err := s.repairRecord(c); err != nil {
 		return nil, damage, err
 	}
 	s.findMarks(steps, c)
 	return c, damage, nil
+}
+
+// markPassedOver marks the light checkpoints after the step that the run goes on from, before the lines that they go on from are cut off:
+// they are of no use then, and show no lines that somebody has removed. A step that the run comes to again has a checkpoint without a mark.
+func (s *Store) markPassedOver(steps []int64, from int64) error {
+	for _, step := range steps {
+		path := filepath.Join(s.Path(step), passedFile)
+		switch {
+		case step <= from:
+			if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+		case !isFull(s.cfg.Dir, step) && !isPassedOver(s.cfg.Dir, step):
+			text := fmt.Appendf(nil, "A start passed this checkpoint over, and the run went back to step %d.\n", from)
+			if err := writeFile(path, text); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// isPassedOver reports whether a start has passed over the checkpoint of a step, a light one.
+func isPassedOver(dir string, step int64) bool {
+	_, err := os.Stat(filepath.Join(StepDir(dir, step), passedFile))
+	return err == nil && !isFull(dir, step)
 }
 
 // ReadState reads the state of the newest checkpoint whose state is readable, without verifying the checkpoint; nil when there is none.

@@ -12,8 +12,9 @@ import (
 // is at work is then never behind it.
 type Listing struct {
 	dir string
-	// steps are those of checkpoints, the newest first; batches those of kept batches, the oldest first.
-	steps, batches []int64
+	// steps are those of checkpoints, the newest first, and passed those that a start has passed over; batches those of kept batches, the
+	// oldest first.
+	steps, passed, batches []int64
 }
 
 // List lists a store.
@@ -23,7 +24,15 @@ func List(dir string) (*Listing, error) {
 		return nil, err
 	}
 	batches, err := KeptSteps(dir)
-	return &Listing{dir, steps, batches}, err
+	list := &Listing{dir: dir, batches: batches}
+	for _, step := range steps {
+		if isPassedOver(dir, step) {
+			list.passed = append(list.passed, step)
+			continue
+		}
+		list.steps = append(list.steps, step)
+	}
+	return list, err
 }
 
 // Lost are lines that were written at the end of a record and are gone from it.
@@ -43,7 +52,8 @@ func (l *Lost) Steps() string {
 }
 
 // LostAfter returns the lines that are gone after the last line of the record, of step last, which is -1 where the record has none; nil
-// where none is. A whole checkpoint that goes on from later lines shows it, as at a start of the trainer. A batch shows it where no
+// where none is. A whole checkpoint that goes on from later lines shows it, as at a start of the trainer, unless a start has passed it over
+// and the run went back. A batch shows it where no
 // checkpoint of the step last or later is kept: a run that went back on purpose has its checkpoint there, and batches of the steps that it
 // left.
 func (l *Listing) LostAfter(last int64) (*Lost, error) {

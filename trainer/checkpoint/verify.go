@@ -75,6 +75,12 @@ func Verify(dir string, each func(*Record)) (*Verification, error) {
 			return nil, fmt.Errorf("verify %s: %w", dir, err)
 		}
 	}
+	for _, step := range list.passed {
+		v.Notes = append(v.Notes, fmt.Sprintf("the checkpoint of step %d was passed over by a start, and the run went back", step))
+		if err := v.checkFolder(StepDir(dir, step), step); err != nil {
+			return nil, fmt.Errorf("verify %s: %w", dir, err)
+		}
+	}
 	if err := v.checkLost(list); err != nil {
 		return nil, fmt.Errorf("verify %s: %w", dir, err)
 	}
