@@ -96,13 +96,13 @@ func (p *Pool) newCall(req *schemas.GenerateRequest) (*call, *schemas.GenerateCh
 	if version < 0 {
 		return nil, busyChunk("no weights yet")
 	}
-	switch t := req.Temperature; {
+	switch t, coldest := req.Temperature, coldestOf(p.kind); {
 	case len(req.Tokens) == 0:
 		return bad("no tokens")
 	case req.MaxTokens <= 0:
 		return bad("max_tokens is %d: must be positive", req.MaxTokens)
-	case !(t == 0 || t >= gpu.MinTemperature && t <= gpu.MaxTemperature):
-		return bad("temperature is %g: must be 0, or between %g and %g", t, gpu.MinTemperature, gpu.MaxTemperature)
+	case !(t == 0 || t >= coldest && t <= gpu.MaxTemperature):
+		return bad("temperature is %g: must be 0, or between %g and %g", t, coldest, gpu.MaxTemperature)
 	}
 	for i, token := range req.Tokens {
 		if token < 0 || int(token) >= vocabulary {

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/weir-rl/weir/consumers"
+	"github.com/weir-rl/weir/gpu"
 )
 
 // Kind is a sort of inference server.
@@ -47,6 +48,19 @@ type Start struct {
 type Keyed interface {
 	// Keys is the file's content, "" for none.
 	Keys(o Start) string
+}
+
+// Coldest is a kind whose servers sample at a temperature of their own where a call's is above 0 and below Coldest.
+type Coldest interface {
+	Coldest() float32
+}
+
+// coldestOf is the lowest temperature above 0 at which servers of a kind sample as they are asked to.
+func coldestOf(k Kind) float32 {
+	if c, ok := k.(Coldest); ok {
+		return max(c.Coldest(), gpu.MinTemperature)
+	}
+	return gpu.MinTemperature
 }
 
 // Mode is how a pause of a server treats the calls that run.

@@ -431,6 +431,9 @@ func (s *Server) paramsOf(a asked, maxTokens int, seed uint64, top int, salt str
 		temperature: first(a.Temperature, d.Temperature, 1), topP: first(a.TopP, d.TopP, 1), minP: first(a.MinP, d.MinP, 0),
 		rep: first(a.Repetition, d.Repetition, 1), topK: -1,
 	}
+	if s.kind == VLLM && p.temperature > 0 {
+		p.temperature = max(p.temperature, 0.01) // 0.32.0, sampling_params.py:557
+	}
 	switch {
 	case s.o.TopK > 0:
 		p.topK = s.o.TopK
