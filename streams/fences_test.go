@@ -1,6 +1,7 @@
 package streams
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -175,4 +176,27 @@ func ticketOf(group string, sample int) *schemas.Ticket {
 		Prompt: schemas.Prompt{ID: "p", Text: "say it", Answers: []string{"it"}, Source: "test"}, Sampling: schemas.Sampling{Temperature: 1},
 		Limits: schemas.Limits{MaxTurns: 1, MaxTokens: 64}, IssuedAt: time.Unix(1, 0).UTC(),
 	}
+}
+
+// A bucket that was full before anything was swept there has no room for the note of a sweep either (finding 15a.2).
+func TestFencesOfAFullBucketAreSwept(t *testing.T) {
+	f := newFixture(t, false)
+	write := func(key string) error {
+		_, err := f.run.js.Publish(f.ctx, keySubject(f.run.names.released, key), make([]byte, 16<<10))
+		return err
+	}
+	fences := 0
+	for ; write(fmt.Sprint("fence.g.", fences)) == nil; fences++ {
+	}
+	require.Greater(t, fences, releasedBytes/(32<<10))
+	j := f.run.Journal(ticketOf("live", 0))
+	large := bytes.Repeat([]byte{1}, 16<<10)
+	require.ErrorContains(t, j.tryFence(f.ctx, large), "no room")
+	require.NoError(t, f.run.sweepFences(f.ctx, time.Now()))
+	require.Empty(t, f.run.endedFences.ended)
+	require.NoError(t, f.run.sweepFences(f.ctx, time.Now().Add(2*fenceKept)))
+	require.Len(t, f.run.endedFences.ended, fences)
+	require.False(t, f.run.endedFences.isSweepDue(time.Now().Add(time.Hour)), "what is swept is removed first")
+	f.run.removeFences(f.ctx, time.Now())
+	require.NoError(t, j.tryFence(f.ctx, large))
 }

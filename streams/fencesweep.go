@@ -7,7 +7,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/weir-rl/weir/streams/internal/seam"
 )
 
 // A producer that is killed leaves the fences of the journals that it ended in its last seconds, and counts of tickets. Once RELEASED is
@@ -32,13 +35,9 @@ func (r *Run) sweepFences(ctx context.Context, now time.Time) error {
 		if err != nil || len(swept.value) > 0 && now.Sub(swept.stored) < fenceKept {
 			return err
 		}
-		newest := strconv.FormatUint(stream.CachedInfo().State.LastSeq, 10)
-		if _, err := r.writeEntry(ctx, r.names.released, sweepKey, []byte(newest), atRevision(swept.revision)); err != nil {
-			return fmt.Errorf("note a sweep of fences: %w", err) // of another process, it may be
-		}
-		before, err := strconv.ParseUint(string(swept.value), 10, 64)
-		if err != nil {
-			return nil //nolint:nilerr // it is the first sweep
+		before, err := r.noteSweep(ctx, swept, stream.CachedInfo(), now)
+		if err != nil || before == 0 {
+			return err
 		}
 		kept, err := stream.Info(ctx, jetstream.WithSubjectFilter(keySubject(r.names.released, ">")))
 		if err != nil {
@@ -58,6 +57,26 @@ func (r *Run) sweepFences(ctx context.Context, now time.Time) error {
 		r.endedFences.addLeft(left)
 		return nil
 	})
+}
+
+// noteSweep notes the newest sequence that the bucket has at a sweep, and returns that of the sweep before; 0 is none, or none that was
+// fenceKept ago. Where the bucket is so full that the note finds no room, this process remembers it.
+func (r *Run) noteSweep(ctx context.Context, swept entry, bucket *jetstream.StreamInfo, now time.Time) (before uint64, err error) {
+	note := &nats.Msg{
+		Subject: keySubject(r.names.released, sweepKey), Header: nats.Header{}, Data: strconv.AppendUint(nil, bucket.State.LastSeq, 10),
+	}
+	_, err = r.js.PublishMsg(ctx, note, atRevision(swept.revision), jetstream.WithRetryAttempts(0))
+	if seam.HasCode(err, codeStoreFailed) {
+		return r.endedFences.rememberSweep(bucket, now), nil
+	}
+	if err != nil { // of another process, it may be
+		return 0, fmt.Errorf("note a sweep of fences: %w", err)
+	}
+	before, err = strconv.ParseUint(string(swept.value), 10, 64)
+	if err != nil {
+		return 0, nil //nolint:nilerr // it is the first sweep
+	}
+	return before, nil
 }
 
 // listOutstanding has the keys of the tickets that TICKETS holds, leased or not.

@@ -198,6 +198,10 @@ type endedFences struct {
 	mu    sync.Mutex
 	ended []endedFence
 	swept time.Time // when this process looked last for fences to sweep
+	// newest is the newest sequence of the bucket, which was made at created, at a sweep of this process that found no room for its note,
+	// at noted.
+	newest         uint64
+	created, noted time.Time
 }
 
 type endedFence struct {
@@ -225,11 +229,26 @@ func (f *endedFences) addLeft(left []endedFence) {
 	f.ended = append(left, f.ended...)
 }
 
-// isSweepDue is whether the process is to look for fences to sweep: once in fenceKept.
+// rememberSweep remembers the newest sequence of the bucket at a sweep, and returns that of the sweep before, which was fenceKept ago at
+// least; 0 is none.
+func (f *endedFences) rememberSweep(bucket *jetstream.StreamInfo, now time.Time) (before uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.created.Equal(bucket.Created) {
+		if now.Sub(f.noted) < fenceKept {
+			return 0
+		}
+		before = f.newest
+	}
+	f.newest, f.created, f.noted = bucket.State.LastSeq, bucket.Created, now
+	return before
+}
+
+// isSweepDue is whether the process is to look for fences to sweep: once in fenceKept, when the fences of the sweep before are removed.
 func (f *endedFences) isSweepDue(now time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if now.Sub(f.swept) < fenceKept {
+	if now.Sub(f.swept) < fenceKept || len(f.ended) > 0 && f.ended[0].ended.IsZero() {
 		return false
 	}
 	f.swept = now
