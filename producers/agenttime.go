@@ -2,6 +2,7 @@ package producers
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -31,24 +32,57 @@ func (e *Episode) TimeLeft() time.Duration {
 	return max(e.ticket.Limits.Timeout-e.journal.timeBefore(), leastTimeLeft)
 }
 
-// limitAgent bounds the agent's context by the episode's time limit. The time of an agent that Waits may stand still.
+// limitAgent bounds the agent's context by the episode's time limit, whose time may stand still.
 func (e *Episode) limitAgent(ctx context.Context) (context.Context, context.CancelFunc) {
 	left := e.TimeLeft()
 	if left == 0 {
 		return ctx, func() {}
 	}
-	if a, ok := e.env.Agent.(interface{ Waits() bool }); !ok || !a.Waits() {
-		return context.WithTimeoutCause(ctx, left, errTimedOut)
-	}
 	limited, end := context.WithCancelCause(ctx)
 	limit := &agentTime{left: left, since: time.Now(), timer: time.AfterFunc(left, func() { end(limitPassedError{}) })}
-	e.activity.mu.Lock()
-	e.activity.limit = limit
-	e.activity.mu.Unlock()
-	return limited, func() {
+	e.setLimit(limit)
+	return limitedContext{limited, e}, func() {
+		e.setLimit(nil)
 		limit.timer.Stop()
 		end(nil)
 	}
+}
+
+// setLimit has the episode have a time limit; nil is none.
+func (e *Episode) setLimit(limit *agentTime) {
+	e.activity.mu.Lock()
+	defer e.activity.mu.Unlock()
+	e.activity.limit = limit
+}
+
+// limitedContext is the context of an agent: it tells of its limit as a context with a deadline does.
+type limitedContext struct {
+	context.Context
+	e *Episode
+}
+
+// Deadline is when the time limit passes; it is not known while the time stands still.
+func (c limitedContext) Deadline() (deadline time.Time, known bool) {
+	deadline, known = c.Context.Deadline()
+	a := &c.e.activity
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.limit == nil || a.waits > 0 {
+		return deadline, known
+	}
+	if passes := a.limit.since.Add(a.limit.left); !known || passes.Before(deadline) {
+		return passes, true
+	}
+	return deadline, known
+}
+
+// Err is DeadlineExceeded where the time limit has passed.
+func (c limitedContext) Err() error {
+	err := c.Context.Err()
+	if err != nil && errors.Is(context.Cause(c.Context), errTimedOut) {
+		return context.DeadlineExceeded
+	}
+	return err
 }
 
 // holdTime has the time stand still, or run on. The lock of the activity is held.
@@ -85,7 +119,7 @@ func (e *Episode) NoteUnclaimed(unclaimed bool) {
 func (e *Episode) HoldTime(thing string) (goOn func()) {
 	a, returned := &e.activity, func() {}
 	if thing != "" {
-		returned = a.beginCall(thing, "")
+		returned = a.beginWait(thing)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()

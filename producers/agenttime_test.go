@@ -12,11 +12,6 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// comingFunc is an agent that comes for episodes by itself.
-type comingFunc struct{ agentFunc }
-
-func (comingFunc) Waits() bool { return true }
-
 // Finding 12b.4: the time limit ran while nobody had come for an episode: the agent that came late was cut off in the middle of its work, and
 // what it had sampled was trained on.
 func TestTheTimeOfAnEpisodeBeginsWhenItsAgentHasCome(t *testing.T) {
@@ -26,7 +21,7 @@ func TestTheTimeOfAnEpisodeBeginsWhenItsAgentHasCome(t *testing.T) {
 		env := newEnvironment(t, policyFunc(one))
 		var came time.Time
 		works := 50 * time.Second
-		env.Agent = comingFunc{func(ctx context.Context, e *producers.Episode) error {
+		env.Agent = agentFunc(func(ctx context.Context, e *producers.Episode) error {
 			require.Equal(t, limit, e.TimeLeft())
 			<-time.After(5 * time.Second)
 			e.NoteUnclaimed(true)
@@ -47,7 +42,7 @@ func TestTheTimeOfAnEpisodeBeginsWhenItsAgentHasCome(t *testing.T) {
 			}
 			e.Finish("x", schemas.StopAnswer)
 			return nil
-		}}
+		})
 		ticket := newTicket(1)
 		ticket.Limits.Timeout = limit
 		got, _, err := producers.Rollout(t.Context(), ticket, env)

@@ -50,6 +50,9 @@ func (c *Context) Calls(ctx context.Context, calls []ToolCall) ([]Observation, e
 	e.calls, c.calls = e.calls+allowed, c.calls+allowed
 	e.mu.Unlock()
 
+	if err := c.takePlaces(ctx, calls[:allowed], index); err != nil {
+		return nil, err
+	}
 	results, broke := make([]result, allowed), make([]error, allowed)
 	var making sync.WaitGroup
 	for i, call := range calls[:allowed] {
@@ -77,7 +80,7 @@ func (c *Context) Calls(ctx context.Context, calls []ToolCall) ([]Observation, e
 	defer e.mu.Unlock()
 	for i, r := range results {
 		if r.own && r.err != nil || errors.Is(r.err, ErrUnavailable) {
-			return nil, blamePart(PartTool, calls[i].Name, r.err)
+			return nil, blamePart(PartTool, calls[i].Name, e.countsRoom(r.err))
 		}
 		e.recordCall(c.turn, &r)
 		observations = append(observations, r.said)

@@ -13,7 +13,7 @@ import (
 var ErrUnavailable = errors.New("unavailable")
 
 // ErrNoRoom is returned, wrapped, by a wait for a session or a sandbox that nobody had room for: all are full, or away. It is an
-// ErrUnavailable. The ticket of an episode that has not begun so has not failed: it goes back.
+// ErrUnavailable. The ticket has not failed: it goes back. But where its episode had a place of its own and waited for another, it has.
 var ErrNoRoom = fmt.Errorf("%w: nobody has room", ErrUnavailable)
 
 // ErrMayHaveRun is returned, wrapped beside [ErrUnavailable], by a tool whose call went out and has no answer: nobody can say whether it

@@ -19,7 +19,7 @@ func TestTheTimeOfAnEpisodeStandsStillWhileItWaits(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			const limit = time.Hour
 			ticket := &schemas.Ticket{ID: "t", Limits: schemas.Limits{Timeout: limit}}
-			e := newEpisode(ticket, Environment{Agent: waitingAgent{}}, nil)
+			e := newEpisode(ticket, Environment{}, nil)
 			e.keepJournal(newJournal(t.Context(), JournalConfig{}, nil, schemas.JournalRecord{}, nil, nil))
 			defer e.journal.endLife()
 			began := time.Now()
@@ -43,6 +43,11 @@ func TestTheTimeOfAnEpisodeStandsStillWhileItWaits(t *testing.T) {
 					}
 				}
 				require.Equal(t, time.Since(began)-waited, e.journal.elapsed())
+				deadline, known := ctx.Deadline()
+				require.Equal(t, !unclaimed && len(waits) == 0, known)
+				if known {
+					require.Equal(t, began.Add(limit+waited), deadline)
+				}
 			}
 			e.NoteUnclaimed(false)
 			for _, goOn := range waits {
@@ -52,11 +57,7 @@ func TestTheTimeOfAnEpisodeStandsStillWhileItWaits(t *testing.T) {
 			<-ctx.Done()
 			require.Equal(t, limit+waited, time.Since(began))
 			require.ErrorIs(t, context.Cause(ctx), errTimedOut)
+			require.Equal(t, context.DeadlineExceeded, ctx.Err())
 		})
 	})
 }
-
-// waitingAgent is an agent that comes by itself.
-type waitingAgent struct{ Agent }
-
-func (waitingAgent) Waits() bool { return true }

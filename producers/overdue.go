@@ -30,7 +30,7 @@ type activity struct {
 	mu sync.Mutex
 	// asked counts the requests to the policy, waiting those that are not answered.
 	asked, waiting int
-	// calling are the tools and the reward whose calls have not returned, in the order of their begin.
+	// calling are the waits, and behind them the tools and the reward whose calls have not returned, in the order of their begin.
 	calling []*string
 	// unclaimed is whether nobody has come yet for an episode of an agent that comes by itself.
 	unclaimed bool
@@ -42,6 +42,9 @@ type activity struct {
 	stillSince time.Time
 	waited     time.Duration
 	limit      *agentTime
+	// placed is whether the episode has a place of its own among few, and placing end its waits for a place.
+	placed  bool
+	placing []*func()
 }
 
 // beginRequest notes a request to the policy. The returned function notes its answer.
@@ -63,8 +66,19 @@ func (a *activity) beginRequest() (answered func()) {
 func (a *activity) beginCall(part, name string) (returned func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	call := strings.TrimSpace(part + " " + name)
-	a.calling, a.newest = append(a.calling, &call), time.Now()
+	return a.addCalling(len(a.calling), strings.TrimSpace(part+" "+name))
+}
+
+// beginWait notes a wait for a thing, which is told of before the calls that wait with it. The returned function notes its end.
+func (a *activity) beginWait(thing string) (over func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.addCalling(0, thing)
+}
+
+// addCalling adds a call, or a wait, at a place of the list. The lock is held.
+func (a *activity) addCalling(at int, call string) (returned func()) {
+	a.calling, a.newest = slices.Insert(a.calling, at, &call), time.Now()
 	return func() {
 		a.mu.Lock()
 		defer a.mu.Unlock()
@@ -199,7 +213,7 @@ func (o *overdueWatch) isOverdue(s *activityNow, usual endedEpisode, now time.Ti
 		bound = firstOverdue
 	}
 	switch {
-	case o.filled > 0 && s.age >= bound && s.asked > max(mostAsked, overdueTimes*usual.asked):
+	case o.filled > 0 && !s.still && s.age >= bound && s.asked > max(mostAsked, overdueTimes*usual.asked):
 		return true
 	case s.waiting, s.quiet < bound:
 		return false

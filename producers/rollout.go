@@ -114,7 +114,7 @@ func (e *Episode) runAndScore(ctx context.Context) (*schemas.Trajectory, *Transc
 	var score Score
 	defer e.activity.beginCall(PartReward, e.env.RewardName)()
 	err = guardPart(fmt.Sprintf("reward %T", e.env.Reward), func() (err error) {
-		score, err = e.env.Reward.Score(ctx, e.ticket, transcript)
+		score, err = e.env.Reward.Score(e.withEpisode(ctx), e.ticket, transcript)
 		return err
 	})
 	if err != nil {

@@ -227,6 +227,11 @@ func (w *worker) endTicket(settling context.Context, lease Lease, journal *journ
 		log.Log(settling, level, "the ticket goes back", "err", err, "delay", delay)
 		journal.keep(settling)
 		w.releaseTicket(settling, lease, delay, log)
+	case errors.Is(err, ErrNoRoom):
+		w.metrics.episodeDropped("no_room", "")
+		log.Info("nobody has room for a call of the episode, or for its reward: the ticket goes back", "err", err)
+		journal.keep(settling)
+		w.releaseTicket(settling, lease, w.cfg.RetryDelay, log)
 	case lease.Delivery() >= w.cfg.MaxDeliver, isUnretryable(err):
 		w.metrics.episodeDropped(dropReason(err, "failed"), causeLabel(err))
 		level := slog.LevelError

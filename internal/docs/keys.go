@@ -61,7 +61,7 @@ func Advices() []Advice {
 		},
 		{
 			"`weir_producer_dropped_total` rises", "Episodes fail or are cancelled; the labels say why, and what failed.",
-			"The producer's log has the error. `cancelled` is work that had become too old: lower `trainer.depth`. `unserved` waited for engines that were full or away, `lease_lost` for the broker; `not_begun` made room for agents that wait for their episodes after a producer died, could not listen for its agent, or was one that no agent came for; `over` is a ticket that came again after its episode had ended.",
+			"The producer's log has the error. `cancelled` is work that had become too old: lower `trainer.depth`. `unserved` waited for engines that were full or away, `no_room` for a sandbox (raise `sandbox.most`), `lease_lost` for the broker; `not_begun` made room for agents that wait for their episodes after a producer died, could not listen for its agent, or was one that no agent came for; `over` is a ticket that came again after its episode had ended.",
 		},
 		{
 			"`weir_producer_generate_seconds` is long and `weir_inference_waiting` is above 0", "Calls queue for a slot.",

@@ -40,7 +40,8 @@ type place struct {
 
 // unavailable are the functions that make an error the machinery's.
 var unavailable = map[string]place{
-	"producers.var":                             {2, "services"}, // the errors themselves: of no room only while an episode has not begun
+	"producers.var":                             {2, "services"}, // the errors themselves
+	"producers.roomlessError.Is":                {1, "room"},
 	"producers.Episode.openSessions":            {1, "opening"},
 	"producers/agents/outside.agent.awaitPlace": {1, "opening"},
 	"producers/agents/outside.agent.Run":        {2, "agents outside"}, "producers/agents/outside.program.runPlain": {2, "agents outside"},
@@ -48,7 +49,8 @@ var unavailable = map[string]place{
 	"producers/remote.Client.callService":          {3, "services"},
 	"producers/rewards/code.wrapUnavailable":       {1, "judges"}, "producers/rewards/code.readVerdict": {2, "judges"},
 	"producers/sandbox.unavailableError": {1, "room"},
-	"producers/sandbox/workspace.var":    {1, "closed"}, "producers/sandbox/workspace.Manager.Get": {3, "closed"},
+	"producers/sandbox/workspace.var":    {1, "closed"}, "producers/sandbox/workspace.Manager.Get": {1, "closed"},
+	"producers/sandbox/workspace.Manager.keepPlace": {1, "closed"}, "producers/sandbox/workspace.closedEpisodeError": {1, "closed"},
 	"producers/sandbox/workspace.Workspace.waitForEnd": {1, "sandboxes"}, "producers/sandbox/workspace.Workspace.Session": {1, "sandboxes"},
 	"producers/sandbox/workspace.Workspace.sendRunner": {1, "sandboxes"},
 	"producers/tools/files.tool.Call":                  {1, "closed"},
@@ -75,7 +77,7 @@ var dropped = map[string]string{
 	"lease_lost": "outages", "over": "outages", "cancelled": "old tokens", "drained": "outages", "not_begun": "outages", "unserved": "time before a turn",
 	"failed": "other errors", "returned": "other errors", "unknown_task": "outages", "panicked": "panics",
 	"uncertain_call": "dead producers' tools", "session_lost": "dead producers' tools",
-	"not_recorded": "the log",
+	"not_recorded": "the log", "no_room": "room",
 }
 
 // unretried are the errors for which a producer closes a sample at the first failure.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/weir-rl/weir/producers"
 )
@@ -23,7 +24,10 @@ type Place struct {
 
 // Take waits for a place of the pool, in a bounded queue, until the pool is closed. Errors wrap producers.ErrUnavailable, and
 // producers.ErrNoRoom where all places are taken.
-func (p *Pool) Take(ctx context.Context) (*Place, error) {
+func (p *Pool) Take(ctx context.Context) (*Place, error) { return p.TakeWithin(ctx, 0) }
+
+// TakeWithin is Take that gives up where nobody has got a place of the pool for as long as patience; 0 never does.
+func (p *Pool) TakeWithin(ctx context.Context, patience time.Duration) (*Place, error) {
 	if p.isOver() {
 		return nil, closedError()
 	}
@@ -36,13 +40,27 @@ func (p *Pool) Take(ctx context.Context) (*Place, error) {
 			producers.ErrNoRoom, p.cfg.Most, p.cfg.Queue)
 	}
 	defer p.waiting.Add(-1)
-	select {
-	case slot := <-p.slots:
-		return p.newPlace(slot), nil
-	case <-p.over:
-		return nil, closedError()
-	case <-ctx.Done():
-		return nil, fmt.Errorf("%w: all %d sandboxes were in use: %s", producers.ErrNoRoom, p.cfg.Most, context.Cause(ctx).Error())
+	var tired <-chan time.Time
+	if patience > 0 {
+		ticker := time.NewTicker(patience)
+		defer ticker.Stop()
+		tired = ticker.C
+	}
+	for taken := p.taken.Load(); ; {
+		select {
+		case slot := <-p.slots:
+			return p.newPlace(slot), nil
+		case <-tired:
+			since := taken
+			if taken = p.taken.Load(); taken == since {
+				return nil, fmt.Errorf("%w: all %d sandboxes were in use, and none came free for %s: raise sandbox.most, or lower producer.concurrency",
+					producers.ErrNoRoom, p.cfg.Most, patience)
+			}
+		case <-p.over:
+			return nil, closedError()
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w: all %d sandboxes were in use: %s", producers.ErrNoRoom, p.cfg.Most, context.Cause(ctx).Error())
+		}
 	}
 }
 
@@ -59,6 +77,7 @@ func (p *Pool) TryTake() *Place {
 func (p *Pool) newPlace(slot int) *Place {
 	place := &Place{pool: p, slot: slot, idle: make(chan struct{}, 1), over: make(chan struct{})}
 	place.idle <- struct{}{}
+	p.taken.Add(1)
 	return place
 }
 

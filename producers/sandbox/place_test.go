@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -107,6 +108,46 @@ func TestACloseEndsEveryWaitForAPlace(t *testing.T) {
 	_, err = p.Take(t.Context())
 	require.ErrorContains(t, err, "closed")
 	require.NoError(t, p.Close(), "a second time")
+}
+
+// A wait goes on as long as places go from one holder to the next, and ends where none has come free for so long.
+func TestAWaitForAPlaceEndsWhereNoneComesFree(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const patience = time.Minute
+		cfg := Default()
+		cfg.Most = 2
+		p := newPool(cfg)
+		held := []*Place{p.TryTake(), p.TryTake()}
+		began := time.Now()
+		served := make(chan *Place)
+		for range 3 {
+			go func() {
+				place, _ := p.Take(t.Context())
+				served <- place
+			}()
+		}
+		synctest.Wait()
+		ended := make(chan error)
+		go func() {
+			_, err := p.TakeWithin(t.Context(), patience)
+			ended <- err
+		}()
+		synctest.Wait()
+		for range 3 { // those that came before
+			<-time.After(patience - time.Second)
+			held[0].Leave()
+			held = append(held[1:], <-served)
+		}
+		err := <-ended
+		require.ErrorIs(t, err, producers.ErrNoRoom)
+		require.ErrorContains(t, err, "none came free for 1m0s")
+		require.Equal(t, 4*patience, time.Since(began), "the last came free in its third minute")
+		held[1].Leave()
+		place, err := p.TakeWithin(t.Context(), patience)
+		require.NoError(t, err)
+		require.NotNil(t, place)
+	})
 }
 
 // The same with many holders at once: no slot has two programs, and all are free at the end.

@@ -19,6 +19,7 @@ type Pool struct {
 	slots   chan int
 	waiting atomic.Int64
 	started atomic.Uint64
+	taken   atomic.Uint64 // places
 	// uids is the first user id; 0 where programs run as this process's user.
 	uids int
 	// without is a defence that is left out, in this package's tests alone.

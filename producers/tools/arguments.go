@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
@@ -35,12 +36,27 @@ func Checked(tool producers.Tool) producers.Tool {
 	if err != nil {
 		return tool
 	}
-	return wrapped{tool, func(ctx context.Context, call producers.Call) (producers.Observation, error) {
-		if err := checkArguments(&schema, resolved, call.Arguments); err != nil {
+	check := func(arguments string) error { return checkArguments(&schema, resolved, arguments) }
+	return checked{wrapped{tool, func(ctx context.Context, call producers.Call) (producers.Observation, error) {
+		if err := check(call.Arguments); err != nil {
 			return producers.Observation{}, err
 		}
 		return tool.Call(ctx, call)
-	}}
+	}}, check}
+}
+
+// checked is a tool whose arguments are checked.
+type checked struct {
+	wrapped
+	check func(arguments string) error
+}
+
+// TakePlace takes no place for a call that is refused.
+func (c checked) TakePlace(ctx context.Context, call producers.Call, patience time.Duration) (own bool, err error) {
+	if c.check(call.Arguments) != nil {
+		return false, nil
+	}
+	return c.wrapped.TakePlace(ctx, call, patience)
 }
 
 func checkArguments(schema *jsonschema.Schema, resolved *jsonschema.Resolved, text string) error {

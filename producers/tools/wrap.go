@@ -161,6 +161,8 @@ func Bare(tool producers.Tool) producers.Tool {
 			tool = outer.Tool
 		case bounded:
 			tool = outer.Tool
+		case checked:
+			tool = outer.Tool
 		case interface{ Here() producers.Tool }:
 			tool = outer.Here()
 		default:
@@ -208,6 +210,11 @@ func (w wrapped) Close(ctx context.Context, episode string) error {
 		return tool.Close(ctx, episode)
 	}
 	return nil
+}
+
+// TakePlace is that of the tool within.
+func (w wrapped) TakePlace(ctx context.Context, call producers.Call, patience time.Duration) (own bool, err error) {
+	return producers.TakePlaceOf(ctx, w.Tool, call, patience)
 }
 
 // Workspace is the workspace of the tool within, if there is any.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/schemas"
@@ -99,6 +100,14 @@ func (p placed) Call(ctx context.Context, call producers.Call) (producers.Observ
 			producers.ErrMayHaveRun, producers.ErrUnavailable, r.Worker)
 	}
 	return producers.DecodeObservation(r.Observation), nil
+}
+
+// TakePlace is that of the tool here. At a worker the session has its place.
+func (p placed) TakePlace(ctx context.Context, call producers.Call, patience time.Duration) (own bool, err error) {
+	if p.link.client.Load() != nil {
+		return false, nil
+	}
+	return producers.TakePlaceOf(ctx, p.Tool, call, patience)
 }
 
 // Effects are those of the tool here.

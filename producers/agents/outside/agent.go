@@ -42,9 +42,6 @@ type agent struct {
 // Awaited reports whether the program comes for episodes by itself.
 func (a *agent) Awaited() bool { return a.awaited }
 
-// Waits reports whether the time of an episode may stand still: until the program has come, or has a place.
-func (a *agent) Waits() bool { return a.awaited || a.takePlace != nil }
-
 // Addressed reports whether the programs know the gateway's address beforehand.
 func (a *agent) Addressed() bool { return a.addressed }
 

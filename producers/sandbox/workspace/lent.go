@@ -3,6 +3,7 @@ package workspace
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/weir-rl/weir/producers/sandbox"
 )
@@ -16,6 +17,11 @@ type lent struct {
 // TakePlace is a place for programs of the operator's, which the caller leaves. Where no place is free, a workspace that was started in
 // advance gives up its place.
 func (m *Manager) TakePlace(ctx context.Context) (*sandbox.Place, error) {
+	return m.TakePlaceWithin(ctx, 0)
+}
+
+// TakePlaceWithin is TakePlace that gives up as [sandbox.Pool.TakeWithin] does.
+func (m *Manager) TakePlaceWithin(ctx context.Context, patience time.Duration) (*sandbox.Place, error) {
 	pool, err := m.Ready(ctx)
 	if err != nil {
 		return nil, err
@@ -23,7 +29,7 @@ func (m *Manager) TakePlace(ctx context.Context) (*sandbox.Place, error) {
 	if place := pool.TryTake(); place != nil {
 		return place, nil
 	}
-	place, w, err := m.takePlace(ctx, pool)
+	place, w, err := m.takePlace(ctx, pool, patience)
 	if w != nil {
 		w.Close()
 	}

@@ -51,6 +51,10 @@ type place struct {
 	over  bool
 	// kept is the episode's place in the pool, from its first workspace until it leaves: also while no workspace runs there. nil before.
 	kept *sandbox.Place
+	// fresh is the workspace, started in advance, that came with the place, until the first use; nil for none.
+	fresh *Workspace
+	// taking is held by whoever takes the place.
+	taking chan struct{}
 }
 
 // New makes a manager; nothing is started.
@@ -138,8 +142,8 @@ func (p *place) endPlace() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.over = true
-	if p.w != nil {
-		p.w.Close()
+	for _, w := range p.listOpen() {
+		w.Close()
 	}
 	if p.kept != nil {
 		p.kept.Leave()
@@ -149,20 +153,20 @@ func (p *place) endPlace() {
 // Get is the episode's workspace, started where there is none. fresh is true where the episode's earlier workspace is gone, and
 // its files with it: the episode keeps its place in the pool, and waits for no other.
 func (m *Manager) Get(ctx context.Context, episode string) (w *Workspace, fresh bool, err error) {
-	p := m.placeOf(episode)
-	if p == nil {
-		return nil, false, fmt.Errorf("%w: episode %q has no open session", producers.ErrUnavailable, episode)
+	p, err := m.keepPlace(ctx, episode, 0)
+	if err != nil {
+		return nil, false, err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.over {
-		return nil, false, fmt.Errorf("%w: episode %q was closed", producers.ErrUnavailable, episode)
+		return nil, false, closedEpisodeError(episode)
 	}
 	if p.w != nil && !p.w.Gone() {
 		return p.w, false, nil
 	}
 	fresh = p.w != nil
-	if w, err = m.openKept(ctx, p); err != nil {
+	if w, err = p.openKept(ctx); err != nil {
 		return nil, false, err
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.files)) {
@@ -173,6 +177,25 @@ func (m *Manager) Get(ctx context.Context, episode string) (w *Workspace, fresh 
 	}
 	p.w = w
 	return w, fresh, nil
+}
+
+// openKept is a workspace on the episode's place in the pool: the workspace that came with it, or a new one. The place is locked, and its
+// workspace is gone.
+func (p *place) openKept(ctx context.Context) (*Workspace, error) {
+	w := p.fresh
+	if p.fresh = nil; w != nil && !w.Gone() {
+		return w, nil
+	}
+	return openWorkspace(ctx, p.kept)
+}
+
+// listOpen returns the place's workspaces. The place is locked.
+func (p *place) listOpen() []*Workspace {
+	return slices.DeleteFunc([]*Workspace{p.w, p.fresh}, func(w *Workspace) bool { return w == nil })
+}
+
+func closedEpisodeError(episode string) error {
+	return fmt.Errorf("%w: episode %q was closed", producers.ErrUnavailable, episode)
 }
 
 // Join keeps a place for an episode, whose workspace begins with the files of its world, until Leave was called as often. It
@@ -186,7 +209,7 @@ func (m *Manager) Join(s producers.Session) error {
 	defer m.mu.Unlock()
 	p := m.places[s.Episode]
 	if p == nil {
-		p = &place{files: files}
+		p = &place{files: files, taking: make(chan struct{}, 1)}
 		m.places[s.Episode] = p
 	}
 	p.users++
@@ -269,9 +292,7 @@ func (m *Manager) listWorkspaces() []*Workspace {
 	m.mu.Unlock()
 	for _, p := range places {
 		p.mu.Lock()
-		if p.w != nil {
-			out = append(out, p.w)
-		}
+		out = append(out, p.listOpen()...)
 		p.mu.Unlock()
 	}
 	return out

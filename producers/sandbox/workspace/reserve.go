@@ -2,7 +2,10 @@ package workspace
 
 import (
 	"context"
+	"fmt"
+	"time"
 
+	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/producers/sandbox"
 )
 
@@ -34,8 +37,11 @@ func (m *Manager) fillReserve() {
 	})
 }
 
-// takePlace waits for a place of the pool. w is the workspace on it that was started in advance; nil where there is none.
-func (m *Manager) takePlace(ctx context.Context, pool *sandbox.Pool) (place *sandbox.Place, w *Workspace, err error) {
+// takePlace waits for a place of the pool. w is the workspace on it that was started in advance; nil where there is none. It gives up as
+// [sandbox.Pool.TakeWithin] does.
+func (m *Manager) takePlace(ctx context.Context, pool *sandbox.Pool, patience time.Duration) (
+	place *sandbox.Place, w *Workspace, err error,
+) {
 	defer func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
@@ -50,11 +56,17 @@ func (m *Manager) takePlace(ctx context.Context, pool *sandbox.Pool) (place *san
 	if place = pool.TryTake(); place != nil {
 		return place, nil, nil
 	}
-	return m.awaitPlace(ctx, pool)
+	return m.awaitPlace(ctx, pool, patience)
 }
 
+// waitForPlace is the wait of an episode among those that have not returned.
+const waitForPlace = "a place for its sandbox (sandbox.most)"
+
 // awaitPlace waits for a place, or for a workspace that is started in advance meanwhile, until the manager is closed.
-func (m *Manager) awaitPlace(ctx context.Context, pool *sandbox.Pool) (place *sandbox.Place, w *Workspace, err error) {
+func (m *Manager) awaitPlace(ctx context.Context, pool *sandbox.Pool, patience time.Duration) (
+	place *sandbox.Place, w *Workspace, err error,
+) {
+	defer producers.HoldTime(ctx, waitForPlace)()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	type taken struct {
@@ -63,7 +75,7 @@ func (m *Manager) awaitPlace(ctx context.Context, pool *sandbox.Pool) (place *sa
 	}
 	got := make(chan taken, 1)
 	go func() {
-		place, err := pool.Take(ctx)
+		place, err := pool.TakeWithin(ctx, patience)
 		got <- taken{place, err}
 	}()
 	giveBack := func() {
@@ -106,7 +118,7 @@ func (m *Manager) Fresh(ctx context.Context) (*Workspace, error) {
 	if err != nil {
 		return nil, err
 	}
-	place, w, err := m.takePlace(ctx, pool)
+	place, w, err := m.takePlace(ctx, pool, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -140,26 +152,81 @@ func (p *place) replaceWorkspace(ctx context.Context) (*Workspace, error) {
 	if p.kept == nil || p.over {
 		return nil, nil
 	}
-	if p.w != nil {
-		p.w.Close()
+	for _, w := range p.listOpen() {
+		w.Close()
 	}
+	p.fresh = nil
 	return openWorkspace(ctx, p.kept)
 }
 
-// openKept is a new workspace on the episode's place, which it takes where it has none. The place is locked, and its workspace is gone.
-func (m *Manager) openKept(ctx context.Context, p *place) (*Workspace, error) {
+// TakeFor waits until the episode has its place in the pool, which it keeps until it leaves, and starts nothing. It gives up as
+// [sandbox.Pool.TakeWithin] does. The wait is within [producers.HoldTime].
+func (m *Manager) TakeFor(ctx context.Context, episode string, patience time.Duration) error {
+	_, err := m.keepPlace(ctx, episode, patience)
+	return err
+}
+
+// keepPlace is TakeFor that returns what the episode has.
+func (m *Manager) keepPlace(ctx context.Context, episode string, patience time.Duration) (*place, error) {
+	p := m.placeOf(episode)
+	if p == nil {
+		return nil, fmt.Errorf("%w: episode %q has no open session", producers.ErrUnavailable, episode)
+	}
+	if has, err := p.keepsPlace(episode); has || err != nil {
+		return p, err
+	}
+	leave, err := p.enterTaking(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	if has, err := p.keepsPlace(episode); has || err != nil {
+		return p, err
+	}
 	pool, err := m.Ready(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if p.kept == nil {
-		place, w, err := m.takePlace(ctx, pool)
-		if err != nil {
-			return nil, err
-		}
-		if p.kept = place; w != nil {
-			return w, nil
-		}
+	place, w, err := m.takePlace(ctx, pool, patience)
+	if err != nil {
+		return nil, err
 	}
-	return openWorkspace(ctx, p.kept)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.over {
+		if w != nil {
+			w.Close()
+		}
+		place.Leave()
+		return nil, closedEpisodeError(episode)
+	}
+	p.kept, p.fresh = place, w
+	return p, nil
+}
+
+// enterTaking waits until nobody else takes the episode's place.
+func (p *place) enterTaking(ctx context.Context) (leave func(), err error) {
+	leave = func() { <-p.taking }
+	select {
+	case p.taking <- struct{}{}:
+		return leave, nil
+	default:
+	}
+	defer producers.HoldTime(ctx, waitForPlace)()
+	select {
+	case p.taking <- struct{}{}:
+		return leave, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// keepsPlace reports whether the episode has its place in the pool. It fails where the episode has left.
+func (p *place) keepsPlace(episode string) (bool, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.over {
+		return false, closedEpisodeError(episode)
+	}
+	return p.kept != nil, nil
 }

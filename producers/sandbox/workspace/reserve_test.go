@@ -135,3 +135,41 @@ func TestACloseOfTheManagerEndsEveryWaitForAPlace(t *testing.T) {
 	m.Leave("waits")
 	require.Zero(t, pool.Stats().Running)
 }
+
+// A place that was taken before the first use is kept, with the workspace that was started in advance on it, by whatever comes first.
+func TestAPlaceIsTakenBeforeItsFirstUse(t *testing.T) {
+	m, pool := small(t, 1, 1)
+	for name, use := range map[string]func(given *Workspace){
+		"a call": func(given *Workspace) {
+			w, fresh, err := m.Get(patient(t), "a")
+			require.NoError(t, err)
+			require.False(t, fresh)
+			require.Same(t, given, w)
+		},
+		"a reward": func(given *Workspace) {
+			w, err := m.FreshAfter(patient(t), "a")
+			require.NoError(t, err)
+			require.NotSame(t, given, w)
+			require.Eventually(t, given.Gone, time.Minute, time.Millisecond)
+			w.Close()
+		},
+		"nothing": func(*Workspace) {},
+	} {
+		require.NoError(t, m.Join(producers.Session{Episode: "a"}), name)
+		given, err := openWorkspace(patient(t), pool.TryTake())
+		require.NoError(t, err, name)
+		m.warm <- given
+		took := make(chan error, 4)
+		for range cap(took) {
+			go func() { took <- m.TakeFor(t.Context(), "a", time.Minute) }()
+		}
+		for range cap(took) {
+			require.NoError(t, <-took, name)
+		}
+		require.Equal(t, 1, pool.Stats().Running, name)
+		use(given)
+		m.Leave("a")
+		require.Eventually(t, func() bool { return pool.Stats().Running == 0 }, time.Minute, time.Millisecond, name)
+		require.ErrorIs(t, m.TakeFor(patient(t), "a", 0), producers.ErrUnavailable, name)
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 	"unicode/utf8"
 
 	"github.com/weir-rl/weir/producers"
@@ -116,17 +117,30 @@ func (t *tool) Workspace(episode string) (producers.Workspace, bool) {
 	return t.spaces.Workspace(episode)
 }
 
+// readArguments reads the arguments of a call.
+func readArguments(text string) (a arguments, err error) {
+	if err := json.Unmarshal([]byte(text), &a); err != nil {
+		return a, fmt.Errorf("the arguments are not a JSON object of the schema: %.80q", text)
+	}
+	a.Path, err = relativeName(a.Path)
+	return a, err
+}
+
+// TakePlace waits for the place of the episode's sandbox.
+func (t *tool) TakePlace(ctx context.Context, call producers.Call, patience time.Duration) (own bool, err error) {
+	if _, refused := readArguments(call.Arguments); refused != nil {
+		return false, nil
+	}
+	err = t.spaces.TakeFor(ctx, call.Episode, patience)
+	return err == nil, err
+}
+
 // Call does the operation of its arguments. The agent is told of faults in them or in the file.
 func (t *tool) Call(ctx context.Context, call producers.Call) (producers.Observation, error) {
-	var a arguments
-	if err := json.Unmarshal([]byte(call.Arguments), &a); err != nil {
-		return producers.Observation{}, fmt.Errorf("the arguments are not a JSON object of the schema: %.80q", call.Arguments)
-	}
-	name, err := relativeName(a.Path)
+	a, err := readArguments(call.Arguments)
 	if err != nil {
 		return producers.Observation{}, err
 	}
-	a.Path = name
 	w, lost, err := t.spaces.Get(ctx, call.Episode)
 	if err != nil {
 		return producers.Observation{}, fmt.Errorf("start a sandbox: %w", err)

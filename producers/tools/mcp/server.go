@@ -38,10 +38,16 @@ type session struct {
 	mu   sync.Mutex
 	conn *connection // nil before the first call and after a call that ended it
 	lost bool        // the state of an earlier connection is gone, and the agent has not been told
+	// taking is held by whoever takes the session's place.
+	taking chan struct{}
+
+	room sync.Mutex // guards the fields below
 	// place is where the session's programs run in turn, until the session ends; nil before the first, and where none is confined.
 	place *sandbox.Place
 	// forget takes the place out of the workspaces' list; nil where it is not in it.
 	forget func()
+	// over is whether the session has ended.
+	over bool
 }
 
 // New asks the server once for its tools. A program that is to run in a sandbox is started in the pool of spaces.
@@ -122,7 +128,7 @@ func (t *Tool) Open(_ context.Context, s producers.Session) error {
 	defer t.server.mu.Unlock()
 	name := t.server.sessionName(s.Episode)
 	if t.server.sessions[name] == nil {
-		t.server.sessions[name] = &session{}
+		t.server.sessions[name] = &session{taking: make(chan struct{}, 1)}
 	}
 	t.server.sessions[name].users++
 	return nil
@@ -155,12 +161,7 @@ func (t *Tool) Close(_ context.Context, episode string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.dropConnection()
-	if s.forget != nil {
-		s.forget()
-	}
-	if s.place != nil {
-		s.place.Leave()
-	}
+	s.leavePlace()
 	return nil
 }
 
@@ -174,44 +175,21 @@ func (s *session) dropConnection() {
 
 // connect returns the session's connection for a call of an episode, opened where there is none.
 func (s *session) connect(ctx context.Context, server *Server, episode string) (*connection, error) {
+	place, err := s.placeWithin(ctx, server, episode)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.conn != nil {
 		return s.conn, nil
 	}
-	err := s.takePlace(ctx, server, episode)
 	var conn *connection
 	if err == nil {
-		conn, err = server.openConnection(ctx, s.place)
+		conn, err = server.openConnection(ctx, place)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: mcp: %w", producers.ErrUnavailable, err)
 	}
 	s.conn = conn
 	return conn, nil
-}
-
-// takePlace takes a place for the session's programs where they are confined and have none. The reward may end them and use the place,
-// but for a session that other episodes share.
-func (s *session) takePlace(ctx context.Context, server *Server, episode string) error {
-	if !server.cfg.Sandboxed() || s.place != nil {
-		return nil
-	}
-	within := server.cfg.StartTimeout
-	waiting, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("no session within start_timeout, %s", within))
-	defer cancel()
-	place, err := server.spaces.TakePlace(waiting)
-	if err != nil {
-		return fmt.Errorf("start the server: %w", err)
-	}
-	if s.place = place; !server.cfg.Shared {
-		s.forget = server.spaces.Lend(episode, place, func() {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.dropConnection()
-		})
-	}
-	return nil
 }
 
 // loseConnection ends a connection that is of no more use.
@@ -228,13 +206,11 @@ func (s *session) loseConnection(conn *connection) {
 // the agent. So is the end of a session at the call, where the server opens another: the agent's arguments may have killed it, or had it
 // break the protocol. A server that opens none is the machinery's failure. One that does not answer in time loses its session.
 func (t *Tool) Call(ctx context.Context, call producers.Call) (producers.Observation, error) {
-	var arguments map[string]json.RawMessage
-	if err := json.Unmarshal([]byte(call.Arguments), &arguments); err != nil || arguments == nil {
-		return producers.Observation{}, fmt.Errorf("the arguments are not a JSON object: %.80q", call.Arguments)
+	arguments, err := readArguments(call.Arguments)
+	if err != nil {
+		return producers.Observation{}, err
 	}
-	t.server.mu.Lock()
-	s := t.server.sessions[t.server.sessionName(call.Episode)]
-	t.server.mu.Unlock()
+	s := t.server.sessionOf(call.Episode)
 	if s == nil {
 		return producers.Observation{}, fmt.Errorf("%w: mcp: episode %q has no open session", producers.ErrUnavailable, call.Episode)
 	}

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"time"
 	"unicode/utf8"
 
 	"github.com/weir-rl/weir/producers"
@@ -133,6 +134,15 @@ func (s *session) closeWorlds() error {
 		faults = append(faults, end())
 	}
 	return errors.Join(faults...)
+}
+
+// TakePlace waits for the place of the episode's sandbox.
+func (t *Tool) TakePlace(ctx context.Context, call producers.Call, patience time.Duration) (own bool, err error) {
+	if len(call.Arguments) > t.cfg.CodeBytes {
+		return false, nil
+	}
+	err = t.spaces.TakeFor(ctx, call.Episode, patience)
+	return err == nil, err
 }
 
 // Call runs its arguments as a cell. A fault of the cell is an observation; a sandbox that cannot be had is the machinery's failure.

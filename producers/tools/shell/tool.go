@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/producers/sandbox/workspace"
@@ -51,6 +52,15 @@ func (t *Tool) Close(_ context.Context, episode string) error {
 // Workspace is the episode's sandbox, if a call has started it.
 func (t *Tool) Workspace(episode string) (producers.Workspace, bool) {
 	return t.spaces.Workspace(episode)
+}
+
+// TakePlace waits for the place of the episode's sandbox.
+func (t *Tool) TakePlace(ctx context.Context, call producers.Call, patience time.Duration) (own bool, err error) {
+	if len(call.Arguments) > t.cfg.ScriptBytes || strings.ContainsRune(call.Arguments, 0) {
+		return false, nil
+	}
+	err = t.spaces.TakeFor(ctx, call.Episode, patience)
+	return err == nil, err
 }
 
 // Call runs its arguments as a script. A fault of the script, and its effect on its sandbox, is an observation; a sandbox that cannot be

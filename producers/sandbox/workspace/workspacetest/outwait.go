@@ -1,0 +1,110 @@
+package workspacetest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/producers/sandbox/workspace"
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams/generate"
+)
+
+// OutwaitLimit is the time limit of the episode of Outwait that waits, and should be that of the tool's calls.
+const OutwaitLimit = 10 * time.Second
+
+// Outwait plays two episodes that call a tool among spaces with a single place. The second waits for the place of the first for longer
+// than its own time limit, and must have both its observation, want, and its answer.
+func Outwait(t *testing.T, m *workspace.Manager, tool producers.Tool, arguments, want string) {
+	t.Helper()
+	pool, err := m.Ready(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 1, pool.Config().Most)
+	has, release := make(chan struct{}), make(chan struct{})
+	type played struct {
+		trajectory *schemas.Trajectory
+		said       string
+		err        error
+	}
+	play := func(id string, limit time.Duration, then func()) chan played {
+		ended := make(chan played, 1)
+		go func() {
+			var p played
+			p.trajectory, _, p.err = producers.Rollout(t.Context(), &schemas.Ticket{
+				Run: "r", ID: id, Group: "g", GroupSize: 2, Task: "t", Limits: schemas.Limits{MaxTurns: 4, MaxTokens: 96, Timeout: limit},
+			}, producers.Environment{
+				Policy: word{}, Tokenizer: word{}, Reward: word{}, Tools: []producers.Tool{tool},
+				Agent: caller(func(ctx context.Context, e *producers.Episode) error {
+					o, err := e.Call(ctx, tool.Spec().Name, arguments)
+					if p.said = o.Text; err != nil {
+						return err
+					}
+					then()
+					return nil
+				}),
+			})
+			ended <- p
+		}()
+		return ended
+	}
+	first := play("first", 0, func() {
+		close(has)
+		<-release
+	})
+	select {
+	case <-has:
+	case p := <-first:
+		require.FailNow(t, "the first episode has no place", "%v", p.err)
+	}
+	second := play("second", OutwaitLimit, func() {})
+	require.Eventually(t, func() bool { return pool.Stats().Waiting == 1 }, time.Minute, time.Millisecond)
+	select {
+	case p := <-second:
+		require.FailNow(t, "the second episode waited no longer", "%v: %v", p.err, p.trajectory)
+	case <-time.After(OutwaitLimit + time.Second):
+	}
+	close(release)
+	for _, ended := range []chan played{first, second} {
+		p := <-ended
+		require.NoError(t, p.err)
+		require.Equal(t, schemas.StopAnswer, p.trajectory.Stop)
+		require.Equal(t, want, p.said)
+	}
+}
+
+// word is a policy, a tokenizer and a reward that know a single word.
+type word struct{}
+
+func (word) Generate(context.Context, *schemas.GenerateRequest) (*generate.Result, error) {
+	return &generate.Result{Tokens: []int32{0}, Logprobs: []float32{-1}, Versions: []int32{0}, Stop: schemas.GenerateStopToken}, nil
+}
+
+func (word) Encode(string) []int32   { return []int32{0} }
+func (word) Decode([]int32) string   { return "word" }
+func (word) ID(string) (int32, bool) { return 0, true }
+func (word) Size() int               { return 1 }
+
+func (word) Score(context.Context, *schemas.Ticket, *producers.Transcript) (producers.Score, error) {
+	return producers.Score{}, nil
+}
+
+// caller is an agent that calls after a word of the policy, and answers.
+type caller func(ctx context.Context, e *producers.Episode) error
+
+// Run plays an episode.
+func (c caller) Run(ctx context.Context, e *producers.Episode) error {
+	if err := e.Begin([]int32{0}); err != nil {
+		return err
+	}
+	if _, _, err := e.Generate(ctx, producers.GenerateOptions{}); err != nil {
+		return err
+	}
+	if err := c(ctx, e); err != nil {
+		return err
+	}
+	e.Finish("x", schemas.StopAnswer)
+	return nil
+}
