@@ -69,6 +69,9 @@ func Write(ctx context.Context, folder *runfolder.Folder, record runfolder.Recor
 		if ctx.Err() != nil {
 			return n, context.Cause(ctx)
 		}
+		if errors.Is(err, runfolder.ErrTwoRuns) {
+			return n, err
+		}
 		if err != nil {
 			if n.Damaged++; o.Damaged != nil {
 				o.Damaged(err)

@@ -35,8 +35,6 @@ type group struct {
 	id, prompt, source string
 	cursor             uint64
 	attempt            int
-	// origin is where its first trajectory comes from.
-	origin messages.Origin
 	// samples are its trajectories by sample, without the baseline; baseline is the greedy trajectory.
 	samples  []sample
 	baseline *sample
@@ -155,9 +153,7 @@ func (r *Recording) readAll() error {
 			r.Left.Unreadable++
 			continue
 		}
-		if err := r.addTrajectory(byID, t, name); err != nil {
-			return err
-		}
+		r.addTrajectory(byID, t, name)
 	}
 	return nil
 }
@@ -169,38 +165,31 @@ func (r *Recording) isWhole(t *schemas.Trajectory) bool {
 		t.OldestVersion() != int64(schemas.NoVersion)
 }
 
-// addTrajectory adds a trajectory to its group, or counts why it is left out. A trajectory of another run of the name is an error.
-func (r *Recording) addTrajectory(byID map[string]*group, t *schemas.Trajectory, name messages.Name) error {
+// addTrajectory adds a trajectory to its group, or counts why it is left out.
+func (r *Recording) addTrajectory(byID map[string]*group, t *schemas.Trajectory, name messages.Name) {
 	if t.Stop == schemas.StopError || t.Stop == schemas.StopCancelled {
 		r.Left.Failed++
-		return nil
+		return
 	}
 	if r.rewards != nil && !r.rewards.has(name, len(t.Turns)) {
 		r.Left.Unscored++
-		return nil
+		return
 	}
 	g := byID[t.Group]
 	if g == nil {
 		g = &group{id: t.Group, prompt: t.PromptID, source: t.Source, cursor: t.Cursor, attempt: t.Attempt}
-		g.origin = r.lookup.OriginOf(name)
 		byID[t.Group] = g
 		r.groups = append(r.groups, g)
 	}
 	if t.PromptID != g.prompt || t.Source != g.source {
-		if of := r.lookup.OriginOf(name); of.Life != g.origin.Life && (of.Owner == "" || of.Owner != g.origin.Owner) {
-			return fmt.Errorf("the archive has two runs of the name %s: group %s has prompt %s in the stream that was made at %s, and prompt %s "+
-				"in that of %s: move the segments of one of these streams elsewhere, whose names begin with %016x and %016x", r.cfg.Run, g.id,
-				g.prompt, g.origin.Created.UTC(), t.PromptID, of.Created.UTC(), g.origin.Created.UnixNano(), of.Created.UnixNano())
-		}
 		r.Left.Unreadable++
-		return nil
+		return
 	}
 	if !g.addSample(sample{t.Sample, name.Sequence}, t.Greedy()) {
 		r.Left.Twice++
-		return nil
+		return
 	}
 	r.Facts.addTrajectory(t, len(g.samples))
-	return nil
 }
 
 // addSample adds a sample, unless it came before.

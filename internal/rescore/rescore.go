@@ -72,6 +72,8 @@ func Run(ctx context.Context, run string, folder *runfolder.Folder, record runfo
 		switch {
 		case ctx.Err() != nil:
 			return n, context.Cause(ctx)
+		case errors.Is(err, runfolder.ErrTwoRuns):
+			return n, err
 		case err != nil:
 			n.Damaged++
 			o.Damaged(err)

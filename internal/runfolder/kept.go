@@ -57,9 +57,12 @@ type Name struct {
 	Sequence uint64
 }
 
+// ErrTwoRuns is messages.ErrTwoRuns.
+var ErrTwoRuns = messages.ErrTwoRuns
+
 // AllKept walks every trajectory that the folder keeps, each once: of the messages in the archive, of the kept batches, and the refused and
 // dropped trajectories beside the numbers. A segment or a batch that is damaged comes as an error with a nil trajectory, and the walk goes
-// on; it ends after another error.
+// on; it ends after another error. Where the archive has the messages of two runs, ErrTwoRuns, wrapped, comes first and alone.
 func (f *Folder) AllKept(record Record) iter.Seq2[*Kept, error] {
 	return func(yield func(*Kept, error) bool) {
 		if err := f.Archive.refreshEntries(); err != nil {

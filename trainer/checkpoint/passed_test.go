@@ -54,7 +54,7 @@ func TestARunThatWentBackBehindLightCheckpointsIsWhole(t *testing.T) {
 		c := light(carrying(step, 2))
 		c.Record.NextCursor += 100 // otherwise than before
 		require.NoError(t, s.Save(t.Context(), c))
-		require.EqualValues(t, step, whole().Last)
+		require.Equal(t, step, whole().Last)
 		if step == 3 {
 			again, _, err := s.Load()
 			require.NoError(t, err)

@@ -249,8 +249,7 @@ func (s *Store) pruneOld(newest int64) error {
 	return nil
 }
 
-// removeFolder removes the checkpoint of a step at once: where a kill cuts it off, what is left has another name, which the next Open
-// removes.
+// removeFolder removes the checkpoint of a step at once: where a kill cuts it off, the rest has another name, and the next Open removes it.
 func (s *Store) removeFolder(step int64) error {
 	path := s.Path(step)
 	left := s.Scratch("removed-" + filepath.Base(path))

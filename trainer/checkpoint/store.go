@@ -76,7 +76,7 @@ type Store struct {
 	// in it; it may be nil.
 	After func(stage string)
 	// Rewrites is called before the newest step's checkpoint and line are written anew, with the chains of the line that is there and of the
-	// new line: whoever signs the record signs the new line first, so that a kill leaves no line without its signature. It may be nil.
+	// new line: the signer of the record signs the new line first, so that a kill leaves no line without its signature. It may be nil.
 	Rewrites func(step int64, before, chain string)
 	// marks are the marks of the checkpoints on disk that a run can go back to, by step.
 	marks map[int64]mark

@@ -33,7 +33,6 @@ type Lookup struct {
 type lookedUp struct {
 	runs     []string // that the segments name, sorted
 	segments []string
-	origins  []Origin  // of the segments
 	blocks   [][]Block // of each segment
 	order    []Name
 	places   map[Name]messagePlace
@@ -57,11 +56,15 @@ type decodedBlock struct {
 // heldBlocks is how many blocks a Lookup holds: neighbours in a group are neighbours in a block.
 const heldBlocks = 4
 
-// OpenLookup reads the indexes of a store's segments, and none of their messages. A segment whose index cannot be read, or that is missing
+// OpenLookup reads the indexes of a store's segments; of their messages only where these may be of two runs, which is an error that wraps
+// ErrTwoRuns. A segment whose index cannot be read, or that is missing
 // between two others, is among Damage, and its messages are not found. Close ends it.
 func OpenLookup(store Segments) (*Lookup, error) {
 	l := &Lookup{store: store}
-	var err error
+	err := checkOneRun(store)
+	if err != nil {
+		return nil, err
+	}
 	if l.found, err = lookUpAll(store); err != nil {
 		return nil, err
 	}
@@ -91,23 +94,6 @@ func (l *Lookup) Runs() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.found.runs
-}
-
-// Origin is where a message comes from.
-type Origin struct {
-	Life
-	// Owner is the id of the run that kept it; "" in segments of a build without ids.
-	Owner string
-}
-
-// OriginOf returns where a message comes from; its zero value is that no segment has the message.
-func (l *Lookup) OriginOf(n Name) (o Origin) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if p, ok := l.found.places[n]; ok {
-		o = l.found.origins[p.segment]
-	}
-	return o
 }
 
 // Damage are the segments that are damaged or missing, as far as indexes tell. Notes say which messages were purged before they were kept.
@@ -231,7 +217,6 @@ func lookUpOnce(store Segments, vanished map[string]bool) (out *lookedUp, gone b
 
 // addIndex adds the trajectories of a segment behind a sequence.
 func (f *lookedUp) addIndex(r *segmentReader, behind uint64) {
-	f.origins = append(f.origins, Origin{r.index.Life, r.index.Owner})
 	f.runs = append(f.runs, r.index.Run)
 	f.segments, f.blocks = append(f.segments, r.name), append(f.blocks, r.index.Blocks)
 	for i := range r.index.Entries {

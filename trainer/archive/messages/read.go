@@ -38,8 +38,11 @@ func isGone(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 func Find(store Segments, id string) (*Message, error) { return FindMessage(store, id, 0) }
 
 // FindMessage returns the newest message with a trajectory's id and sequence number; 0 is any number. It is ErrNotKept, wrapped, where no
-// segment has it, joined with a *Damage for each segment that could not be read.
+// segment has it, joined with a *Damage for each segment that could not be read, and ErrTwoRuns, wrapped, where two runs have the id.
 func FindMessage(store Segments, id string, sequence uint64) (*Message, error) {
+	if err := checkTrajectory(store, id); err != nil {
+		return nil, err
+	}
 	vanished := map[string]bool{}
 	for {
 		found, gone, err := findOnce(store, id, sequence, vanished)
@@ -98,8 +101,20 @@ type Kept struct {
 }
 
 // All are the messages of a store, oldest first, each once. A segment that is damaged is passed over: its *Damage comes with a nil message,
-// and the walk goes on. Of a segment that was removed meanwhile the walk reads the segment that took its place. Any other error ends it.
+// and the walk goes on. Of a segment that was removed meanwhile the walk reads the segment that took its place. Any other error ends it. An
+// archive of two runs has an error that wraps ErrTwoRuns in place of its first message.
 func All(store Segments) iter.Seq2[*Kept, error] {
+	return func(yield func(*Kept, error) bool) {
+		if err := checkOneRun(store); err != nil {
+			yield(nil, err)
+			return
+		}
+		walkAll(store)(yield)
+	}
+}
+
+// walkAll is All without a look at whose messages they are.
+func walkAll(store Segments) iter.Seq2[*Kept, error] {
 	return func(yield func(*Kept, error) bool) {
 		var at place // of the last segment that was read
 		vanished := map[string]bool{}
@@ -182,7 +197,8 @@ type Verified struct {
 // LastOf is the sequence up to which segments have messages of the stream that was made then; 0 where there is none.
 func (v *Verified) LastOf(created time.Time) uint64 { return v.last[created.UnixNano()] }
 
-// Verify reads every byte of a store's segments, and looks for segments that are missing between others.
+// Verify reads every byte of a store's segments, and looks for segments that are missing between others. That the messages are of two runs
+// is among the damage.
 func Verify(store Segments) (*Verified, error) {
 	segments, _, err := listSegments(store)
 	if err != nil {
@@ -217,6 +233,12 @@ func Verify(store Segments) (*Verified, error) {
 			before = segments[i-1].place
 		}
 		out.checkNeighbours(before, index)
+	}
+	switch err := checkOneRun(store); {
+	case errors.Is(err, ErrTwoRuns):
+		out.Damage = append(out.Damage, &Damage{"all segments", "the messages of one run", err.Error()})
+	case err != nil:
+		return nil, err
 	}
 	return out, nil
 }
