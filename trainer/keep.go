@@ -177,6 +177,8 @@ func (k *ownKeeper) keepUpTo(ctx context.Context, upTo uint64) error {
 	switch {
 	case err != nil && ctx.Err() != nil: // the run is ended while it waits for room
 		return ctx.Err()
+	case errors.Is(err, messages.ErrOtherRun) && k.required:
+		return fmt.Errorf("trainer.archive.required: %w", err)
 	case errors.Is(err, messages.ErrNotWritten) && k.required:
 		return fmt.Errorf("trainer.archive.required: %w: make room and start again, or set it to false", err)
 	case errors.Is(err, messages.ErrNotWritten):

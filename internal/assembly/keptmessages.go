@@ -43,13 +43,22 @@ func ExamineBucket(cfg *config.Config) (line doctor.Line, ok bool) {
 		return doctor.Line{}, false
 	}
 	line = doctor.Line{Check: "bucket", Verdict: doctor.OK, Detail: kept.Dir + ": an object was listed, written and removed"}
+	excludes := true
 	there, err := bucket.Open(kept, cfg.Run.Name)
 	if err == nil {
 		_, err = there.List()
 		if err == nil {
 			err = there.Probe()
 		}
+		if err == nil {
+			excludes, err = there.Excludes()
+		}
 		err = errors.Join(err, there.Close())
+	}
+	if err == nil && !excludes {
+		line.Verdict = doctor.Warn
+		line.Detail += "; the store does not refuse to write over an object (If-None-Match)"
+		line.Remedy = "do not start two runs of one name there at the same moment: one of them is stopped only before its next segment"
 	}
 	if err != nil {
 		line.Verdict, line.Detail = doctor.Fail, err.Error()

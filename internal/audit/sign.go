@@ -117,7 +117,7 @@ func (s *Signer) signLine(step int64, chain, before string) error {
 	return nil
 }
 
-// writeLine puts a line after the lines of the steps before it, and after that of the chain before, and cuts what follows.
+// writeLine puts a line after the lines of the steps before it, and after that of the chain before, and cuts the rest.
 func (s *Signer) writeLine(of *Signature, before string) (err error) {
 	line, err := encodeSignature(of)
 	if err != nil {

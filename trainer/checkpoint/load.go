@@ -74,7 +74,7 @@ func (s *Store) markPassedOver(steps []int64, from int64) error {
 	return nil
 }
 
-// isPassedOver reports whether a start has passed over the checkpoint of a step, a light one.
+// isPassedOver reports whether a start has passed over the light checkpoint of a step.
 func isPassedOver(dir string, step int64) bool {
 	_, err := os.Stat(filepath.Join(StepDir(dir, step), passedFile))
 	return err == nil && !isFull(dir, step)

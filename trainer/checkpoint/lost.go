@@ -12,8 +12,8 @@ import (
 // is at work is then never behind it.
 type Listing struct {
 	dir string
-	// steps are those of checkpoints, the newest first, and passed those that a start has passed over; batches those of kept batches, the
-	// oldest first.
+	// steps are the steps of checkpoints, the newest first, but for passed, which a start has passed over; batches are the steps of kept
+	// batches, the oldest first.
 	steps, passed, batches []int64
 }
 

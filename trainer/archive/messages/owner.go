@@ -106,7 +106,7 @@ func (f Folder) Claim(id string, take bool) (have string, err error) {
 func (a *Archive) checkOwner() error {
 	if a.owner.ID == "" {
 		if spool, ok := a.store.(*Spool); ok {
-			spool.noteOwn()
+			spool.noteOwn("")
 		}
 		return nil
 	}

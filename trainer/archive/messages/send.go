@@ -110,6 +110,9 @@ func (s *Spool) sendSegment(w *waitingSegment) error {
 	data, err := s.readFolder(w.Name)
 	gone := errors.Is(err, fs.ErrNotExist)
 	if err == nil {
+		err = s.checkMark()
+	}
+	if err == nil {
 		err = s.remote.Put(w.Name, data)
 	}
 	if s.cfg.Sent != nil && !gone {
@@ -178,7 +181,11 @@ func (s *Spool) removeSent(name string) error {
 	_, again := s.known[name]
 	s.mu.Unlock()
 	if !again {
-		if err := s.remote.Remove(name); err != nil {
+		err := s.checkMark()
+		if err == nil {
+			err = s.remote.Remove(name)
+		}
+		if err != nil {
 			return fmt.Errorf("remove segment %s: %w", name, err)
 		}
 	}

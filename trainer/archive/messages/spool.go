@@ -68,6 +68,8 @@ type Spool struct {
 	// asks is the mark to be asked of the remote store, nil where it was asked or is not known yet.
 	own  bool
 	asks *askedMark
+	// owner is the id whose mark the remote store has where own is set.
+	owner string
 	// holding is whether segments are held to be joined; leaving whether everything is due at once.
 	holding, leaving bool
 	// failure is that of the newest try, nil after a try that succeeded.
@@ -246,6 +248,9 @@ func (s *Spool) Put(name string, data []byte) error {
 	s.mu.Lock()
 	room, failure := s.hasRoom(int64(len(data))), s.failure
 	s.mu.Unlock()
+	if errors.Is(failure, ErrOtherRun) {
+		return failure
+	}
 	if !room {
 		return errors.Join(ErrSpoolFull, failure)
 	}
@@ -280,8 +285,8 @@ func (s *Spool) AwaitRoom(ctx context.Context, size int64, waits func(error)) er
 		s.mu.Lock()
 		room, changed, failure := s.hasRoom(size), s.changed, s.failure
 		s.mu.Unlock()
-		if room {
-			return nil
+		if room || errors.Is(failure, ErrOtherRun) {
+			return nil // Put refuses
 		}
 		if !told {
 			s.log.Error("the run waits until the archive's bucket has taken segments: trainer.archive.required is set, and the spool is full",

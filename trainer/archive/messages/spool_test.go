@@ -109,7 +109,7 @@ func (r *remoteFolder) Open(name string) (Blob, error) {
 // startSpool opens a Spool that tries again soon, of a run whose the remote store is.
 func startSpool(t require.TestingT, dir string, remote Store, cfg SpoolConfig) *Spool {
 	s := startUnknown(t, dir, remote, cfg)
-	s.noteOwn()
+	s.noteOwn("")
 	return s
 }
 

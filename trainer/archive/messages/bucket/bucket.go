@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/md5" //nolint:gosec // S3 names an object's hash so; segments have SHA-256 of their own
+	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -164,7 +165,7 @@ func (b *Bucket) Put(name string, data []byte) error {
 }
 
 // Claim implements messages.Store. A store that does not know a put which does not overwrite may let two owners write their mark at the
-// same moment: the next start of the first of them finds the mark of the other.
+// same moment: a messages.Spool of the first of them finds the mark of the other before it sends its next segment.
 func (b *Bucket) Claim(id string, take bool) (have string, err error) {
 	return messages.ClaimMark(b, id, take, b.putNew)
 }
@@ -176,13 +177,33 @@ func (b *Bucket) putNew(name string, data []byte) error {
 	o := minio.PutObjectOptions{ContentType: "text/plain", SendContentMd5: true, DisableMultipart: true}
 	o.SetMatchETagExcept("*")
 	_, err := b.client.Client.PutObject(ctx, b.name, b.prefix+name, bytes.NewReader(data), int64(len(data)), o)
-	switch minio.ToErrorResponse(err).Code {
-	case minio.PreconditionFailed, "ConditionalRequestConflict":
+	switch answer := minio.ToErrorResponse(err); {
+	case answer.Code == minio.PreconditionFailed, answer.Code == "ConditionalRequestConflict", answer.StatusCode == http.StatusNotModified:
 		err = fmt.Errorf("it was written meanwhile: %w", fs.ErrExist)
-	case minio.NotImplemented:
+	case answer.Code == minio.NotImplemented, answer.Code == "InvalidArgument", answer.Code == "InvalidRequest":
 		return b.Put(name, data)
 	}
 	return b.explain("put", name, err)
+}
+
+// Excludes reports whether the store refuses to write over an object where it is told not to, so that of two runs that begin at the same
+// moment a single run writes the owner's mark. It tries that with an object of its own, which it removes.
+func (b *Bucket) Excludes() (bool, error) {
+	name := probeName + "-" + rand.Text() // nobody else's
+	if err := b.Put(name, []byte("first")); err != nil {
+		return false, err
+	}
+	err := b.putNew(name, []byte("second"))
+	excludes := errors.Is(err, fs.ErrExist)
+	if excludes {
+		err = nil
+	}
+	return excludes, errors.Join(err, b.Remove(name))
+}
+
+// String names the bucket, the run's prefix and the store.
+func (b *Bucket) String() string {
+	return fmt.Sprintf("s3://%s/%s at %s", b.name, b.prefix, b.client.EndpointURL().Host)
 }
 
 // compareStored reads an object back.
