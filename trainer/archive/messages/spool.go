@@ -119,6 +119,7 @@ func openSpool(folder Folder, remote Store, cfg SpoolConfig, log *slog.Logger, p
 	}
 	for _, of := range here {
 		s.known[of.Name] = of
+		of.At = time.Now() // it waits by the clock of this process, wherever the clock of the machine has been set since
 		s.waiting = append(s.waiting, &waitingSegment{Stored: of})
 		s.bytes += of.Size
 	}

@@ -2,7 +2,10 @@ package messages
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -60,4 +63,18 @@ func TestAMarkThatIsGoneIsWrittenAgain(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, ownID, mark)
 	require.NoError(t, errors.Join(a.Close(), s.Close()))
+}
+
+// A segment of an earlier process waited as long as the machine's clock had been set back since.
+func TestASegmentWaitsNoLongerThanItsDelayThoughTheClockWasSetBack(t *testing.T) {
+	t.Parallel()
+	dir, name := t.TempDir(), Life{Created: born}.placeOf(Span{0, 1}).segmentName()
+	require.NoError(t, Folder{Dir: dir}.Put(name, []byte("segment")))
+	ahead := time.Now().Add(48 * time.Hour)
+	require.NoError(t, os.Chtimes(filepath.Join(dir, name), ahead, ahead))
+	s := startSpool(t, dir, &remoteFolder{Folder: Folder{Dir: t.TempDir()}}, SpoolConfig{Delay: time.Hour})
+	work, due, _, _ := s.nextWork()
+	require.Nil(t, work)
+	require.LessOrEqual(t, due, time.Hour)
+	require.NoError(t, s.Close())
 }

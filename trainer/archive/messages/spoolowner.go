@@ -1,6 +1,9 @@
 package messages
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
 // askedMark is a mark that the remote store of a Spool is to have before anything is sent there. With take it is written where there is
 // none; claimed is whether an archive goes on by it.
@@ -96,8 +99,11 @@ func (s *Spool) checkMark() error {
 	if err != nil {
 		return fmt.Errorf("find out whose archive it is: %w", err)
 	}
-	if have == id {
+	switch have {
+	case id:
 		return nil
+	case "": // a store that reads late
+		return errors.New("find out whose archive it is: the mark that was written is not there yet")
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
