@@ -76,13 +76,15 @@ func damageIn(err error) (found []*Damage) {
 }
 
 // findFull finds the newest whole full checkpoint from which the tensors of a light checkpoint can be learnt again, with the records of the
-// steps since, whose batches are whole. The error is made of *Damage where there is none.
+// steps since, whose batches are whole. The error is made of *Damage where there is none; it wraps ErrRecord where the record lacks lines
+// after the newest whole full checkpoint.
 func (s *Store) findFull(c *Checkpoint) error {
 	steps, err := FullSteps(s.cfg.Dir)
 	if err != nil {
 		return err
 	}
 	var damage []error
+	whole := false
 	for _, step := range steps {
 		if step >= c.State.Step {
 			continue
@@ -90,6 +92,10 @@ func (s *Store) findFull(c *Checkpoint) error {
 		full, err := Read(s.Path(step), step)
 		if err == nil {
 			c.Since, err = s.recordsSince(full, c)
+			if errors.Is(err, ErrRecord) && !whole && !isPassedOver(s.cfg.Dir, c.State.Step) {
+				return err
+			}
+			whole = true
 		}
 		if err == nil {
 			c.Full = full
@@ -164,10 +170,19 @@ func (s *Store) linesBetween(full, c *Checkpoint) ([]*Record, error) {
 			return lines, nil
 		}
 	}
-	return nil, &Damage{
+	lack := &Damage{
 		Dir: s.cfg.Dir, File: RecordFile, Have: "other lines, or fewer",
 		Want: fmt.Sprintf("the lines of the steps %d to %d as they were written", full.State.Step+1, c.State.Step-1),
 	}
+	info, err := f.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	if info.Size() == 0 { // the operator's request to go on without the lines before
+		return nil, lack
+	}
+	return nil, fmt.Errorf("%w: %w, which %s goes on from: put the file back from a copy, or remove the checkpoints after that of step %d to "+
+		"go back to it", ErrRecord, lack, c.Dir, full.State.Step)
 }
 
 // checkBatch returns a *Damage unless the batch of a step is kept as it was written.

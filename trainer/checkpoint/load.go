@@ -24,7 +24,9 @@ func (s *Store) Load() (c *Checkpoint, damage []*Damage, err error) {
 	for _, step := range steps {
 		c, err = Read(s.Path(step), step)
 		if err == nil && c.State.Light {
-			err = s.findFull(c)
+			if err = s.findFull(c); errors.Is(err, ErrRecord) && !isPassedOver(s.cfg.Dir, step) {
+				return nil, damage, err
+			}
 		}
 		if found := damageIn(err); len(found) > 0 {
 			damage, c = append(damage, found...), nil
@@ -44,10 +46,15 @@ func (s *Store) Load() (c *Checkpoint, damage []*Damage, err error) {
 	if err := s.checkStreamHolds(c, damage); err != nil {
 		return nil, damage, err
 	}
+	tail, err := s.findTail(c)
+	if err != nil {
+		return nil, damage, err
+	}
 	if err := s.markPassedOver(steps, c.State.Step); err != nil {
 		return nil, damage, fmt.Errorf("mark the checkpoints that are passed over: %w", err)
 	}
-	if err := s.repairRecord(c); err != nil {
+	// From here on the record ends with the line of the checkpoint: later lines are cut, a missing line is added.
+	if err := s.writeRecord(tail, &c.Record); err != nil {
 		return nil, damage, err
 	}
 	s.findMarks(steps, c)

@@ -1,6 +1,8 @@
 package checkpoint
 
 import (
+	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -43,10 +45,15 @@ func TestARunThatWentBackBehindLightCheckpointsIsWhole(t *testing.T) {
 
 	// Without the mark of the start it is as if somebody had removed the lines.
 	mark := filepath.Join(s.Path(5), passedFile)
+	text, err := os.ReadFile(mark)
+	require.NoError(t, err)
 	require.NoError(t, os.Remove(mark))
 	found, err = Verify(s.Dir(), nil)
 	require.NoError(t, err)
 	require.Contains(t, found.Damage[0].Want, "the lines of steps 1 to 4")
+	_, _, err = s.Load()
+	require.ErrorIs(t, err, ErrRecord)
+	require.NoError(t, os.WriteFile(mark, text, 0o600))
 	_, _, err = s.Load()
 	require.NoError(t, err)
 
@@ -67,4 +74,61 @@ func TestARunThatWentBackBehindLightCheckpointsIsWhole(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, damage)
 	require.EqualValues(t, 6, again.State.Step)
+}
+
+// A record whose last lines were removed or changed was not missed by a start from a light checkpoint: the run went back to the full
+// checkpoint before, and its own start removed the trace. As below a full checkpoint it is refused, and nothing is changed.
+func TestALightCheckpointWhoseLinesAreGoneIsNotPassedOver(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		spoil func(lines [][]byte) [][]byte
+		at    int64 // -1: the start is refused
+	}{
+		"all are there":      {func(l [][]byte) [][]byte { return l }, 6},
+		"the last":           {func(l [][]byte) [][]byte { return l[:6] }, 6}, // a kill may have come before it
+		"the last two":       {func(l [][]byte) [][]byte { return l[:5] }, -1},
+		"all since the full": {func(l [][]byte) [][]byte { return l[:4] }, -1},
+		"a changed line":     {func(l [][]byte) [][]byte { l[5] = bytes.Replace(l[5], []byte("{"), []byte("{ "), 1); return l }, -1},
+		"an empty file":      {func([][]byte) [][]byte { return nil }, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg := Config{Dir: t.TempDir(), Keep: 2, Messages: 1, Batches: -1}
+			s := saveBoth(t, cfg, true, false, false, true, false, false, false)
+			path := filepath.Join(cfg.Dir, RecordFile)
+			whole, err := os.ReadFile(path)
+			require.NoError(t, err)
+			spoilt := bytes.Join(test.spoil(bytes.SplitAfter(bytes.Clone(whole), []byte("\n"))), nil)
+			require.NoError(t, os.WriteFile(path, spoilt, 0o600))
+			c, _, err := reload(t, s)
+			if test.at >= 0 {
+				require.NoError(t, err)
+				require.Equal(t, test.at, c.State.Step)
+				found, err := Verify(cfg.Dir, nil)
+				require.NoError(t, err)
+				require.Empty(t, found.Damage)
+				return
+			}
+			require.ErrorIs(t, err, ErrRecord)
+			for _, want := range []string{"put the file back from a copy", "remove the checkpoints after that of step 3"} {
+				require.ErrorContains(t, err, want)
+			}
+			now, err := os.ReadFile(path)
+			require.NoError(t, err)
+			require.Equal(t, spoilt, now)
+			found, err := Verify(cfg.Dir, nil)
+			require.NoError(t, err)
+			require.NotEmpty(t, found.Damage)
+			// Both ways out.
+			require.NoError(t, os.WriteFile(path, whole, 0o600))
+			c, _, err = s.Load()
+			require.NoError(t, err)
+			require.EqualValues(t, 6, c.State.Step)
+			require.NoError(t, os.WriteFile(path, spoilt, 0o600))
+			require.NoError(t, errors.Join(os.RemoveAll(s.Path(6)), os.RemoveAll(s.Path(5)), os.RemoveAll(s.Path(4))))
+			c, _, err = s.Load()
+			require.NoError(t, err)
+			require.EqualValues(t, 3, c.State.Step)
+		})
+	}
 }

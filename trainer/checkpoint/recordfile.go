@@ -291,44 +291,44 @@ func (s *Store) writeRecord(after Tail, r *Record) (err error) {
 	return nil
 }
 
-// repairRecord makes the record of all steps end with the line of the checkpoint that the run goes on from: later lines are cut, a missing
-// line is added. Lines before it that are gone are an error that wraps ErrRecord.
-func (s *Store) repairRecord(c *Checkpoint) error {
+// findTail returns the place in the record after which the line of the checkpoint comes, from which the run goes on. Lines before it that
+// are gone are an error that wraps ErrRecord.
+func (s *Store) findTail(c *Checkpoint) (Tail, error) {
 	f, err := os.Open(filepath.Join(s.cfg.Dir, RecordFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		if c.State.Records == nil || c.State.Records.Offset == 0 {
-			return s.writeRecord(Tail{}, &c.Record)
+			return Tail{}, nil
 		}
-		return s.refuseRecord(c, "no such file")
+		return Tail{}, s.refuseRecord(c, "no such file")
 	}
 	if err != nil {
-		return fmt.Errorf("repair step records: %w", err)
+		return Tail{}, fmt.Errorf("repair step records: %w", err)
 	}
 	defer f.Close()
 	after := c.State.Records
 	if after == nil { // a checkpoint of a build that did not note the place
 		tail, err := seekTail(f, func(r *Record) bool { return r.Step < c.Record.Step })
 		if err != nil {
-			return fmt.Errorf("repair %s: %w", f.Name(), err)
+			return Tail{}, fmt.Errorf("repair %s: %w", f.Name(), err)
 		}
-		return s.writeRecord(tail, &c.Record)
+		return tail, nil
 	}
 	have, err := findLack(f, *after)
 	if err != nil {
-		return fmt.Errorf("repair %s: %w", f.Name(), err)
+		return Tail{}, fmt.Errorf("repair %s: %w", f.Name(), err)
 	}
 	if have == "" {
-		return s.writeRecord(*after, &c.Record)
+		return *after, nil
 	}
 	// An empty file is the operator's request to go on without the lines before; so is a file that begins with this step.
 	anew, err := isEmptyOrBegun(f, &c.Record, after.Chain)
 	if err != nil {
-		return fmt.Errorf("repair %s: %w", f.Name(), err)
+		return Tail{}, fmt.Errorf("repair %s: %w", f.Name(), err)
 	}
 	if anew {
-		return s.writeRecord(Tail{Chain: after.Chain}, &c.Record)
+		return Tail{Chain: after.Chain}, nil
 	}
-	return s.refuseRecord(c, have)
+	return Tail{}, s.refuseRecord(c, have)
 }
 
 func (s *Store) refuseRecord(c *Checkpoint, have string) error {

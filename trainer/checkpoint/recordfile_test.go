@@ -103,7 +103,7 @@ func TestAMissingRecordOfTheFirstCheckpointIsWrittenAgain(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, os.Remove(filepath.Join(dir, RecordFile)))
 		c.State.Records = tail
-		require.NoError(t, s.repairRecord(c))
+		repair(t, s, c)
 		records, err := ReadRecords(dir)
 		require.NoError(t, err)
 		require.Equal(t, []Record{c.Record}, records)
@@ -234,7 +234,7 @@ func TestARecordWithoutChainsIsGoneOnFrom(t *testing.T) {
 	c, err := Read(s.Path(3), 3)
 	require.NoError(t, err)
 	c.State.Records = nil
-	require.NoError(t, s.repairRecord(c))
+	repair(t, s, c)
 	save(t, s, 4)
 	records, err := ReadRecords(s.Dir())
 	require.NoError(t, err)
@@ -243,4 +243,12 @@ func TestARecordWithoutChainsIsGoneOnFrom(t *testing.T) {
 	require.NotEmpty(t, records[3].Chain)
 	_, _, err = s.Load()
 	require.NoError(t, err)
+}
+
+// repair makes the record end with the line of a checkpoint, as Load does.
+func repair(t *testing.T, s *Store, c *Checkpoint) {
+	t.Helper()
+	tail, err := s.findTail(c)
+	require.NoError(t, err)
+	require.NoError(t, s.writeRecord(tail, &c.Record))
 }
