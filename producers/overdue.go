@@ -94,8 +94,8 @@ type activityNow struct {
 	waiting bool
 	// unclaimed is that of activity.
 	unclaimed bool
-	// still is whether the episode's time stands still.
-	still bool
+	// still is whether the episode's time stands still. begun is whether anything was begun for it.
+	still, begun bool
 	// calling is the call that has gone on for longest; "" is none.
 	calling    string
 	age, quiet time.Duration
@@ -109,7 +109,7 @@ func (e *Episode) readActivity(now time.Time) activityNow {
 	defer a.mu.Unlock()
 	s := activityNow{
 		id: e.ID(), asked: a.asked, waiting: a.waiting > 0, unclaimed: a.unclaimed, still: a.waits > 0,
-		age: now.Sub(e.started) - a.waited, started: e.started,
+		age: now.Sub(e.started) - a.waited, started: e.started, begun: !a.newest.IsZero(),
 	}
 	if len(a.calling) > 0 {
 		s.calling = *a.calling[0]
@@ -149,6 +149,9 @@ type overdueWatch struct {
 	reported         schemas.Failing
 	reportedAt, seen time.Time
 	reportedQuiet    time.Duration
+	// roomless is since when episodes wait for room and none goes on or ends, whichever attempts they are; the zero time is no such wait.
+	// waitsSeen is when an episode waited last.
+	roomless, waitsSeen time.Time
 }
 
 // addEnded takes an episode that ended by itself: a time limit did not end it.
@@ -179,6 +182,7 @@ func (o *overdueWatch) lookAt(running []activityNow, now time.Time) int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	usual := o.usualEpisode()
+	o.noteWaits(running, usual, now)
 	var oldest activityNow
 	n := 0
 	for _, s := range running {
@@ -197,7 +201,7 @@ func (o *overdueWatch) lookAt(running []activityNow, now time.Time) int {
 	case n > 0:
 		o.seen = now
 		if o.reported.Overdue == 0 || n >= 2*o.reported.Overdue || oldest.quiet >= 2*o.reportedQuiet || now.Sub(o.reportedAt) >= reportAgain {
-			o.reported = schemas.Failing{Task: o.task, Overdue: n, Last: o.describeOldest(&oldest, usual)}
+			o.reported = schemas.Failing{Task: o.task, Overdue: n, Last: o.describeOldest(&oldest, usual, now)}
 			o.reportedAt, o.reportedQuiet = now, oldest.quiet
 			o.sendReport(o.reported)
 		}
@@ -205,8 +209,38 @@ func (o *overdueWatch) lookAt(running []activityNow, now time.Time) int {
 	return n
 }
 
+// noteWaits notes since when episodes of the task wait for room and none goes on or ends: an episode goes on whose request or call is not
+// overdue. The lock is held.
+func (o *overdueWatch) noteWaits(running []activityNow, usual endedEpisode, now time.Time) {
+	newest, longest, waits := o.newestEnd, time.Duration(0), false
+	for _, s := range running {
+		switch {
+		case s.awaitsRoom():
+			waits, longest = true, max(longest, s.quiet)
+		case s.begun && !o.isOverdue(&s, usual, now):
+			newest = now
+		}
+	}
+	if newest.After(o.roomless) || now.Sub(o.waitsSeen) >= leastOverdue {
+		o.roomless = time.Time{}
+	}
+	if !waits {
+		return
+	}
+	if o.waitsSeen = now; !o.roomless.IsZero() {
+		return
+	}
+	if o.roomless = now.Add(-longest); newest.After(o.roomless) {
+		o.roomless = newest
+	}
+}
+
+// awaitsRoom reports whether the episode waits for what other episodes have.
+func (s *activityNow) awaitsRoom() bool { return s.still && !s.unclaimed }
+
 // isOverdue reports whether a running episode is overdue. An episode that has asked for nothing may only wait for a free agent: it is
-// overdue where an episode that began later has ended, or where no episode ends. The lock is held.
+// overdue where an episode that began later has ended, or where no episode ends. An episode that waits for room is overdue where no episode
+// of the task has come to any for leastOverdue. The lock is held.
 func (o *overdueWatch) isOverdue(s *activityNow, usual endedEpisode, now time.Time) bool {
 	bound := max(leastOverdue, overdueTimes*usual.took)
 	if o.filled == 0 {
@@ -214,6 +248,8 @@ func (o *overdueWatch) isOverdue(s *activityNow, usual endedEpisode, now time.Ti
 	}
 	switch {
 	case o.filled > 0 && !s.still && s.age >= bound && s.asked > max(mostAsked, overdueTimes*usual.asked):
+		return true
+	case s.awaitsRoom() && now.Sub(o.roomless) >= leastOverdue:
 		return true
 	case s.waiting, s.quiet < bound:
 		return false
@@ -224,7 +260,7 @@ func (o *overdueWatch) isOverdue(s *activityNow, usual endedEpisode, now time.Ti
 }
 
 // describeOldest tells of an overdue episode in a clause. The lock is held.
-func (o *overdueWatch) describeOldest(s *activityNow, usual endedEpisode) string {
+func (o *overdueWatch) describeOldest(s *activityNow, usual endedEpisode, now time.Time) string {
 	text := fmt.Sprintf("%s has run for %.0f s: ", s.id, s.age.Seconds())
 	if s.unclaimed {
 		return text + "no agent has come for it (start more agents, or lower producer.concurrency)"
@@ -243,6 +279,9 @@ func (o *overdueWatch) describeOldest(s *activityNow, usual endedEpisode) string
 		text += fmt.Sprintf("has asked for nothing for %.0f s, after %s", s.quiet.Seconds(), countRequests(s.asked))
 	default:
 		text += "has asked for nothing"
+	}
+	if alone := now.Sub(o.roomless); s.awaitsRoom() && alone >= s.quiet+time.Second {
+		return text + fmt.Sprintf("; no episode of the task has gone on for %.0f s", alone.Seconds())
 	}
 	if s.still || strings.HasPrefix(s.calling, partSession) {
 		return text // its agent has not begun

@@ -267,3 +267,70 @@ func TestALimitThatEndsNearlyEveryEpisodeIsReported(t *testing.T) {
 		early.addStop(schemas.StopTokens)
 	}
 }
+
+// Finding 15a.3: with every tool worker gone nothing was reported where episodes are long, or where an attempt's wait ends sooner than an
+// episode is overdue. Where rooms come free, a wait is no fault.
+func TestEpisodesForWhichNobodyHasRoomAreReported(t *testing.T) {
+	for _, limit := range []time.Duration{12 * time.Second, 20 * time.Second, 2 * time.Minute} {
+		t.Run(limit.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := watchTask(t)
+				w.play("before", 40*time.Second, 4)
+				began := time.Now()
+				for attempt := 0; time.Since(began) < 6*time.Minute; attempt++ {
+					e := w.begin(fmt.Sprintf("e%d", attempt))
+					goOn := e.episode.HoldTime("a session of tool look")
+					pass(limit)
+					goOn()
+					w.worker.running.removeEpisode(e)
+					pass(time.Second)
+				}
+				synctest.Wait()
+				require.NotEmpty(t, w.reports)
+				require.Contains(t, w.reports[0].Last, "has waited for a session of tool look for")
+				last := w.reports[len(w.reports)-1]
+				require.False(t, last.Over)
+				require.Greater(t, len(w.reports), 1, "it is reported again while it goes on")
+				if limit < leastOverdue {
+					require.Contains(t, last.Last, "; no episode of the task has gone on for ")
+				}
+
+				e := w.begin("room")
+				answered := e.episode.activity.beginRequest()
+				pass(2 * overdueSpell)
+				answered()
+				w.end(e, schemas.StopAnswer)
+				synctest.Wait()
+				require.True(t, w.reports[len(w.reports)-1].Over)
+			})
+		})
+	}
+}
+
+func TestEpisodesThatTakeTurnsForRoomAreNotReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := watchTask(t)
+		w.play("before", 25*time.Second, 4)
+		room := make(chan struct{}, 1)
+		done := make(chan struct{})
+		for i := range 4 {
+			go func() {
+				e := w.begin(fmt.Sprintf("e%d", i))
+				goOn := e.episode.HoldTime("a session of tool look")
+				room <- struct{}{}
+				goOn()
+				answered := e.episode.activity.beginRequest()
+				pass(40 * time.Second)
+				answered()
+				<-room
+				w.end(e, schemas.StopAnswer)
+				done <- struct{}{}
+			}()
+		}
+		for range 4 {
+			<-done
+		}
+		synctest.Wait()
+		require.Empty(t, w.reports)
+	})
+}
