@@ -37,14 +37,31 @@ func (e *Episode) withEpisode(ctx context.Context) context.Context {
 	return context.WithValue(ctx, episodeKey{}, e)
 }
 
-// HoldTime is [Episode.HoldTime] of the episode for which TakePlace of a [PlaceTaker], or Score of a [Reward], was called with ctx. It does
-// nothing where there is none, and where the episode has a place: episodes that wait for each other would wait for ever.
+// HoldTime is [Episode.HoldTime] of the episode for which an agent runs, [PlaceTaker.TakePlace] is called or a [Reward] scores with
+// ctx. It is for waits for a place, and does nothing where there is no episode, where it has a place, and within a call: episodes that wait
+// for each other would wait for ever.
 func HoldTime(ctx context.Context, thing string) (goOn func()) {
 	e, ok := ctx.Value(episodeKey{}).(*Episode)
-	if !ok || e.hasPlace() {
+	if _, called := ctx.Value(callTimeKey{}).(*callTime); !ok || called || e.hasPlace() {
 		return func() {}
 	}
 	return e.HoldTime(thing)
+}
+
+// HoldCall has the time of a call with ctx, and of its episode, stand still until goOn is called once: the call waits for its turn behind
+// calls that wait for nothing which its episode has. thing is for messages.
+func HoldCall(ctx context.Context, thing string) (goOn func()) {
+	e, ok := ctx.Value(episodeKey{}).(*Episode)
+	if !ok {
+		return func() {}
+	}
+	call, _ := ctx.Value(callTimeKey{}).(*callTime)
+	call.countWait(1)
+	runs := e.HoldTime(thing)
+	return func() {
+		runs()
+		call.countWait(-1)
+	}
 }
 
 // takePlaces takes the places that the calls of a turn need, before the first of them is made. An episode that has a place takes no other
@@ -109,6 +126,9 @@ func (a *activity) beginPlacing(end func()) (over func()) {
 		a.placing = slices.DeleteFunc(a.placing, func(other *func()) bool { return other == &end })
 	}
 }
+
+// NotePlace notes that the episode's agent has a place of its own among few: while it waits for another, its time runs.
+func (e *Episode) NotePlace() { e.activity.notePlace() }
 
 // notePlace notes that the episode has a place, and ends its waits for others.
 func (a *activity) notePlace() {

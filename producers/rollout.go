@@ -141,7 +141,7 @@ func (e *Episode) runAgent(ctx context.Context) (schemas.StopReason, error) {
 	if err != nil {
 		return "", err
 	}
-	agentCtx, cancel := e.limitAgent(ctx)
+	agentCtx, cancel := e.limitAgent(e.withEpisode(ctx))
 	defer cancel()
 	err = guardPart(fmt.Sprintf("agent %T", e.env.Agent), func() error { return e.env.Agent.Run(agentCtx, e) })
 	var stopped *StoppedError

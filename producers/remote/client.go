@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -99,11 +98,7 @@ func CheckRedirect(req *http.Request, via []*http.Request) error {
 // Post sends a body as JSON and has the answer decoded. key names the call: the same for every attempt at it, and for no
 // other call.
 func (c *Client) Post(ctx context.Context, key string, body any, decode func([]byte) error) error {
-	data, err := json.Marshal(body)
-	if err != nil {
-		return fmt.Errorf("write the request to %s: %w", c, err)
-	}
-	return c.callService(ctx, c.cfg.Retries, http.MethodPost, c.url.String(), key, data, decode)
+	return c.post(ctx, nil, key, body, decode)
 }
 
 // Get asks with further values in the query and has the answer decoded. It is for requests at the start, when the service may be starting
@@ -115,11 +110,18 @@ func (c *Client) Get(ctx context.Context, query url.Values, decode func([]byte) 
 		values.Set(name, query.Get(name))
 	}
 	address.RawQuery = values.Encode()
-	return c.callService(ctx, max(c.cfg.Retries, startRetries), http.MethodGet, address.String(), "", nil, decode)
+	return c.callService(ctx, nil, max(c.cfg.Retries, startRetries), request{method: http.MethodGet, address: address.String()}, decode)
 }
 
-// callService tries until the service answers or refuses, at most retries times after the first attempt.
-func (c *Client) callService(ctx context.Context, retries int, method, address, key string, body []byte, decode func([]byte) error) error {
+// request is what a call sends.
+type request struct {
+	method, address, key string
+	body                 []byte
+}
+
+// callService tries until the service answers or refuses, at most retries times after the first attempt. With slot nil each attempt takes
+// a slot of its own.
+func (c *Client) callService(ctx context.Context, slot *Slot, retries int, r request, decode func([]byte) error) error {
 	answered := c.answers.Load()
 	// blame marks the failure of a call that fails while others are answered.
 	blame := func(err error) error {
@@ -129,7 +131,7 @@ func (c *Client) callService(ctx context.Context, retries int, method, address, 
 		return err
 	}
 	for attempt := 0; ; attempt++ {
-		err := c.sendRequest(ctx, method, address, key, body, decode)
+		err := c.sendRequest(ctx, slot, r, decode)
 		var refused *RefusedError
 		if err == nil || errors.As(err, &refused) {
 			return err
@@ -171,27 +173,28 @@ func waitOrCause(ctx context.Context, wait time.Duration) error {
 }
 
 // sendRequest sends a request and decodes its answer.
-func (c *Client) sendRequest(ctx context.Context, method, address, key string, body []byte, decode func([]byte) error) error {
-	select {
-	case c.slots <- struct{}{}:
-		defer func() { <-c.slots }()
-	case <-ctx.Done():
-		return fmt.Errorf("waited for one of %d calls to end: %w", c.cfg.Concurrency, context.Cause(ctx))
+func (c *Client) sendRequest(ctx context.Context, slot *Slot, r request, decode func([]byte) error) error {
+	if slot == nil {
+		own, err := c.TakeSlot(ctx)
+		if err != nil {
+			return err
+		}
+		defer own.Leave()
 	}
 	late := fmt.Errorf("%w within %s", errLate, c.cfg.AttemptTimeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.AttemptTimeout, late)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, method, address, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, r.method, r.address, bytes.NewReader(r.body))
 	if err != nil {
 		return fmt.Errorf("make a request: %w", err)
 	}
 	req.Header.Set("Accept", "application/json")
 	req.Header.Set("User-Agent", "weir")
-	if body != nil {
+	if r.body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	if key != "" {
-		req.Header.Set(HeaderKey, key)
+	if r.key != "" {
+		req.Header.Set(HeaderKey, r.key)
 	}
 	if c.token != "" {
 		req.Header.Set("Authorization", "Bearer "+c.token)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weir-rl/weir/internal/check"
@@ -71,6 +72,7 @@ func (c GuardConfig) Validate() error {
 type Guard struct {
 	cfg   GuardConfig
 	slots chan struct{} // nil is no bound
+	ended atomic.Uint64 // the calls that have ended
 
 	mu       sync.Mutex
 	failures int           // in a row
@@ -124,17 +126,52 @@ func waitUntil(ctx context.Context, d time.Duration, or <-chan struct{}) bool {
 	return true
 }
 
-// callOnce makes a single attempt, when there is room and the tool is not left alone.
-func (g *Guard) callOnce(ctx context.Context, tool producers.Tool, call producers.Call) (producers.Observation, error) {
-	if g.slots != nil {
+// slotPatience is for how long a call waits in nobody's time while none of the calls under way ends: calls that ignore the end of their
+// time would have it wait for ever.
+const slotPatience = 5 * time.Minute
+
+// takeSlot waits until fewer calls are under way than may be. The wait is no part of the time of the call, or of its episode.
+func (g *Guard) takeSlot(ctx context.Context, tool string) (leave func(), err error) {
+	if g.slots == nil {
+		return func() {}, nil
+	}
+	leave = func() {
+		g.ended.Add(1)
+		<-g.slots
+	}
+	select {
+	case g.slots <- struct{}{}:
+		return leave, nil
+	default:
+	}
+	awaited := fmt.Sprintf("one of %d calls of tool %s to end (max_concurrent)", g.cfg.MaxConcurrent, tool)
+	goOn := sync.OnceFunc(producers.HoldCall(ctx, awaited))
+	defer goOn()
+	patience, ended := time.NewTicker(slotPatience), g.ended.Load()
+	defer patience.Stop()
+	for {
 		select {
 		case g.slots <- struct{}{}:
-			defer func() { <-g.slots }()
+			return leave, nil
+		case <-patience.C:
+			if g.ended.Load() == ended {
+				goOn()
+			}
+			ended = g.ended.Load()
 		case <-ctx.Done():
-			return producers.Observation{}, fmt.Errorf("%w: %s: waited for one of max_concurrent, %d, calls to end: %w",
-				producers.ErrUnavailable, tool.Spec().Name, g.cfg.MaxConcurrent, context.Cause(ctx))
+			return nil, fmt.Errorf("%w: %s: waited for one of max_concurrent, %d, calls to end: %w",
+				producers.ErrUnavailable, tool, g.cfg.MaxConcurrent, context.Cause(ctx))
 		}
 	}
+}
+
+// callOnce makes a single attempt, when there is room and the tool is not left alone.
+func (g *Guard) callOnce(ctx context.Context, tool producers.Tool, call producers.Call) (producers.Observation, error) {
+	leave, err := g.takeSlot(ctx, tool.Spec().Name)
+	if err != nil {
+		return producers.Observation{}, err
+	}
+	defer leave()
 	if err := g.awaitTurn(ctx, tool.Spec().Name); err != nil {
 		return producers.Observation{}, err
 	}

@@ -81,9 +81,9 @@ const (
 	maxAbandoned = 32
 )
 
-// Within returns the tool with a time limit on each call, > 0. A longer call fails, and the agent is told, unless the tool itself says that
-// it was unavailable. A call that ignores its context is left behind: it goes on by itself, and is counted by [producers.Abandoned]. While
-// 32 calls of the tool do, it is unavailable.
+// Within returns the tool with a time limit on each call, > 0, of which waits for other calls to end are no part. A longer call fails,
+// and the agent is told, unless the tool itself says that it was unavailable. A call that ignores its context is left behind: it goes on by
+// itself, and is counted by [producers.Abandoned]. While 32 calls of the tool do, it is unavailable.
 func Within(tool producers.Tool, limit time.Duration) producers.Tool {
 	timedOut := fmt.Errorf("timed out after %s", limit)
 	var left atomic.Int64
@@ -92,7 +92,7 @@ func Within(tool producers.Tool, limit time.Duration) producers.Tool {
 			return producers.Observation{}, fmt.Errorf("%w: %s: %d calls still run though their time is over: it does not end when it is told to",
 				producers.ErrUnavailable, tool.Spec().Name, n)
 		}
-		limited, cancel := context.WithTimeoutCause(ctx, limit, timedOut)
+		limited, cancel := producers.LimitCall(ctx, limit, timedOut)
 		defer cancel()
 		var observation producers.Observation
 		done := make(chan error, 1)

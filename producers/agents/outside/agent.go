@@ -12,13 +12,15 @@ import (
 	"github.com/weir-rl/weir/producers/agents"
 	"github.com/weir-rl/weir/producers/gateway"
 	"github.com/weir-rl/weir/producers/remote"
-	"github.com/weir-rl/weir/producers/sandbox"
 	"github.com/weir-rl/weir/schemas"
 )
 
-// drive has an agent work on an episode until it is done: its return value is its outcome, unless the agent posted an outcome before. place
-// is the place of its program among the sandboxes; nil is none.
-type drive func(ctx context.Context, offer gateway.Offer, place *sandbox.Place) (gateway.Outcome, error)
+// agentPlace is the place of an episode's agent among few: a sandbox's for its program, or one of the calls of its service.
+type agentPlace interface{ Leave() }
+
+// drive has an agent work on an episode until it is done: its return value is its outcome, unless the agent posted an outcome before. With
+// place nil it takes none.
+type drive func(ctx context.Context, offer gateway.Offer, place agentPlace) (gateway.Outcome, error)
 
 // agent runs episodes by a program outside.
 type agent struct {
@@ -35,8 +37,11 @@ type agent struct {
 	lasts bool
 	// apart reports whether the programs have a network of their own, and reach the gateway there alone; nil is no.
 	apart func(ctx context.Context) (bool, error)
-	// takePlace waits for a place for an episode's program; nil where programs take none.
-	takePlace func(ctx context.Context) (*sandbox.Place, error)
+	// takePlace waits for a place for an episode's agent, which waitsFor names; nil where agents take none.
+	takePlace func(ctx context.Context) (agentPlace, error)
+	waitsFor  string
+	// pooled says that tools and rewards take their places from where the agents have theirs: all episodes could wait for each other.
+	pooled bool
 }
 
 // Awaited reports whether the program comes for episodes by itself.
@@ -125,11 +130,11 @@ func (a *agent) Run(ctx context.Context, e *producers.Episode) error {
 
 // awaitPlace returns a place for the episode's program, nil where that takes none. The wait for the programs of other episodes is no
 // part of the episode's time.
-func (a *agent) awaitPlace(ctx context.Context, e *producers.Episode) (*sandbox.Place, error) {
+func (a *agent) awaitPlace(ctx context.Context, e *producers.Episode) (agentPlace, error) {
 	if a.takePlace == nil {
 		return nil, nil
 	}
-	defer e.HoldTime("a place for its sandbox (sandbox.most)")()
+	defer e.HoldTime(a.waitsFor)()
 	place, err := a.takePlace(ctx)
 	switch {
 	case ctx.Err() != nil:
@@ -141,6 +146,9 @@ func (a *agent) awaitPlace(ctx context.Context, e *producers.Episode) (*sandbox.
 		return nil, fmt.Errorf("%w: start the agent's program: %w", producers.ErrNotBegun, err)
 	case err != nil:
 		return nil, fmt.Errorf("%w: start the agent's program: %w", producers.ErrUnavailable, err)
+	}
+	if a.pooled {
+		e.NotePlace()
 	}
 	return place, nil
 }

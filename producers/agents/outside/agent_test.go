@@ -17,7 +17,6 @@ import (
 	"github.com/weir-rl/weir/producers/gateway"
 	"github.com/weir-rl/weir/producers/remote"
 	"github.com/weir-rl/weir/producers/rewards/posted"
-	"github.com/weir-rl/weir/producers/sandbox"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams/generate"
 )
@@ -93,7 +92,7 @@ func (f scoreFunc) Score(context.Context, *schemas.Ticket, *producers.Transcript
 func TestTheProgramHasEndedBeforeTheReward(t *testing.T) {
 	t.Parallel()
 	var ended atomic.Bool
-	a := openedAgent(t, func(ctx context.Context, o gateway.Offer, _ *sandbox.Place) (gateway.Outcome, error) {
+	a := openedAgent(t, func(ctx context.Context, o gateway.Offer, _ agentPlace) (gateway.Outcome, error) {
 		_, err := sample(ctx, o, "look")
 		_, err2 := post(ctx, o, "/weir/finish", `{"answer": "x"}`)
 		<-ctx.Done()
@@ -132,7 +131,7 @@ func TestAnOpenRequestAtTheEndIsNoFailureOfThePolicy(t *testing.T) {
 	t.Parallel()
 	policy := &blocking{second: make(chan struct{})}
 	open := make(chan error, 1)
-	a := openedAgent(t, func(ctx context.Context, o gateway.Offer, _ *sandbox.Place) (gateway.Outcome, error) {
+	a := openedAgent(t, func(ctx context.Context, o gateway.Offer, _ agentPlace) (gateway.Outcome, error) {
 		_, err := sample(ctx, o, "look")
 		go func() {
 			_, err := sample(context.WithoutCancel(ctx), o, "look look")

@@ -82,10 +82,17 @@ func openCommandAgent(ctx context.Context, cfg CommandConfig, o agents.Opening) 
 			}
 			return pool.Tier() == sandbox.TierFull, nil
 		}
-		a.takePlace = o.Spaces.TakePlace
+		a.waitsFor, a.pooled = "a place for its sandbox (sandbox.most)", true
+		a.takePlace = func(ctx context.Context) (agentPlace, error) {
+			taken, err := o.Spaces.TakePlace(ctx)
+			if taken == nil {
+				return nil, err
+			}
+			return taken, err
+		}
 	}
 	var failures atomic.Int64
-	a.drive = func(ctx context.Context, offer gateway.Offer, place *sandbox.Place) (gateway.Outcome, error) {
+	a.drive = func(ctx context.Context, offer gateway.Offer, taken agentPlace) (gateway.Outcome, error) {
 		stdin, err := json.Marshal(offer)
 		if err != nil {
 			return gateway.Outcome{}, fmt.Errorf("encode the episode for the agent: %w", err)
@@ -93,7 +100,9 @@ func openCommandAgent(ctx context.Context, cfg CommandConfig, o agents.Opening) 
 		p := program{argv: cfg.Run, how: cfg.Program, env: append(environmentOf(offer), cfg.Env...), stdin: stdin, most: cfg.MaxAnswer}
 		run := p.runPlain
 		if cfg.Sandbox {
-			run = func(ctx context.Context) (string, error) { return p.runConfined(ctx, o.Spaces, place, a.server) }
+			run = func(ctx context.Context) (string, error) {
+				return p.runConfined(ctx, o.Spaces, taken.(*sandbox.Place), a.server)
+			}
 		}
 		out, err := run(ctx)
 		if failed, ok := errors.AsType[*exitError](err); ok {

@@ -11,7 +11,6 @@ import (
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/producers/agents"
 	"github.com/weir-rl/weir/producers/gateway"
-	"github.com/weir-rl/weir/producers/sandbox"
 )
 
 // ExternalConfig says how agents that come for episodes are known.
@@ -59,7 +58,7 @@ func openExternalAgent(ctx context.Context, cfg ExternalConfig, o agents.Opening
 		return nil, err
 	}
 	a.awaited, a.lasts = true, true
-	a.drive = func(ctx context.Context, offer gateway.Offer, _ *sandbox.Place) (gateway.Outcome, error) {
+	a.drive = func(ctx context.Context, offer gateway.Offer, _ agentPlace) (gateway.Outcome, error) {
 		switch err := a.server.Offer(ctx, offer, cfg.Return); {
 		case errors.Is(err, gateway.ErrMakesRoom):
 			return gateway.Outcome{}, fmt.Errorf("%w: %w", producers.ErrNotBegun, err)

@@ -11,7 +11,6 @@ import (
 	"github.com/weir-rl/weir/producers/agents"
 	"github.com/weir-rl/weir/producers/gateway"
 	"github.com/weir-rl/weir/producers/remote"
-	"github.com/weir-rl/weir/producers/sandbox"
 )
 
 // HTTPConfig says which service is the agent.
@@ -47,14 +46,22 @@ func openHTTPAgent(ctx context.Context, cfg HTTPConfig, o agents.Opening) (produ
 		return nil, fmt.Errorf("service: %w", err)
 	}
 	client.WarnIfPlain(o.Log)
-	a.drive = func(ctx context.Context, offer gateway.Offer, _ *sandbox.Place) (gateway.Outcome, error) {
+	a.waitsFor = "one of its service's calls (concurrency)"
+	a.takePlace = func(ctx context.Context) (agentPlace, error) {
+		slot, err := client.TakeSlot(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return slot, nil
+	}
+	a.drive = func(ctx context.Context, offer gateway.Offer, slot agentPlace) (gateway.Outcome, error) {
 		var answer struct {
 			Answer  string             `json:"answer"`
 			Reward  *float64           `json:"reward"`
 			Rewards map[string]float64 `json:"rewards"`
 		}
 		// The key is the attempt's own: an episode that begins anew has another.
-		err := client.Post(ctx, offer.APIKey, offer, func(data []byte) error {
+		err := slot.(*remote.Slot).Post(ctx, offer.APIKey, offer, func(data []byte) error {
 			if err := remote.Strict(&answer)(data); err != nil {
 				return err
 			}

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-rl/weir/producers"
-	"github.com/weir-rl/weir/producers/sandbox"
 	"github.com/weir-rl/weir/schemas"
 )
 
@@ -59,7 +58,7 @@ func TestTheTimeOfAnEpisodeBeginsWhenItsProgramHasAPlace(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				places := make(chan struct{}, 1)
 				places <- struct{}{}
-				a := &placedAgent{agent{takePlace: func(ctx context.Context) (*sandbox.Place, error) {
+				a := &placedAgent{agent{takePlace: func(ctx context.Context) (agentPlace, error) {
 					select {
 					case <-places:
 						return nil, nil
@@ -94,7 +93,7 @@ func TestAnEpisodeForWhoseProgramNobodyHasRoomHasNotFailed(t *testing.T) {
 		fails    error
 		notBegun bool
 	}{{fmt.Errorf("%w: all 64 are in use", producers.ErrNoRoom), true}, {broken, false}} {
-		a := &placedAgent{agent: agent{takePlace: func(context.Context) (*sandbox.Place, error) { return nil, c.fails }}}
+		a := &placedAgent{agent: agent{takePlace: func(context.Context) (agentPlace, error) { return nil, c.fails }}}
 		_, err := rollOut(t, a, scoreFunc(func() float64 { return 1 }), &blocking{})
 		require.ErrorIs(t, err, c.fails)
 		require.ErrorIs(t, err, producers.ErrUnavailable)

@@ -92,8 +92,8 @@ type pauses struct{ first, longest time.Duration }
 type Prober interface{ Probe() error }
 
 // OpenSpool goes on with the segments in a folder and a remote store. Where the remote store does not answer, the files in the folder say
-// which segments it has; without such files the error of the remote store is returned. Nothing is sent, and no file of the folder changes, before
-// [Open] or [Spool.SendOwn]. Close the Spool: it closes the remote store too.
+// which segments it has; without such files the error of the remote store is returned. Nothing is sent, and no file of the
+// folder changes, before [Open] or [Spool.SendOwn]. Close the Spool: it closes the remote store too.
 func OpenSpool(folder Folder, remote Store, cfg SpoolConfig, log *slog.Logger) (*Spool, error) {
 	return openSpool(folder, remote, cfg, log, pauses{time.Second, time.Minute})
 }

@@ -41,7 +41,8 @@ func TestASpoolOfARunThatIsRefusedSendsNothing(t *testing.T) {
 	}
 }
 
-// A spool that was opened while the bucket was away, and goes on by its own note, asks the bucket before it sends: it may be another by then.
+// A spool that was opened while the bucket was away, and goes on by its own note, asks the bucket before it sends: it may be another by
+// then.
 func TestABucketThatWasAwayIsAskedWhoseItIs(t *testing.T) {
 	bucket := Config{Bytes: 1 << 30, Dir: "s3://team/weir"}
 	for name, mark := range map[string]string{"its own": ownID, "another's": otherID, "nobody's": ""} {
