@@ -19,10 +19,14 @@ func (t *trainerRole) openSigner() (err error) {
 	return nil
 }
 
-// signRecord signs the newest line of the record.
-func (t *trainerRole) signRecord() {
-	if t.signer != nil {
+// signStage signs the newest line of the record after the stages of a step that write it.
+func (t *trainerRole) signStage(stage string) {
+	switch {
+	case t.signer == nil:
+	case stage == "record":
 		t.reportSigned(t.signer.Sign())
+	case stage == "renew", stage == "complete":
+		t.reportSigned(t.signer.SignRewritten())
 	}
 }
 

@@ -225,9 +225,7 @@ func (t *trainerRole) announceTrainer(ctx context.Context) error {
 // afterStage is told of each part of a step that is done.
 func (t *trainerRole) afterStage(stage string) {
 	t.mark.used = t.mark.used || stage == "record"
-	if stage == "record" || stage == "renew" || stage == "complete" {
-		t.signRecord()
-	}
+	t.signStage(stage)
 	if t.staged != nil {
 		t.staged(stage)
 	}

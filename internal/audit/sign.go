@@ -63,9 +63,9 @@ type Signer struct {
 
 // signedLine is a line of signatures: its step and chain, and the offset of its end.
 type signedLine struct {
-	step       int64
-	chain, key string
-	end        int64
+	step  int64
+	chain string
+	end   int64
 }
 
 // NewSigner makes a signer with the private nkey in a file, for the run whose checkpoints are in dir.
@@ -88,41 +88,56 @@ func NewSigner(run, dir, seedFile string) (*Signer, error) {
 // Close forgets the key.
 func (s *Signer) Close() { s.pair.Wipe() }
 
-// Sign signs the last line of the record, unless its signature is the last. Other signatures of the same step and of later steps, which a
-// run that went back has left, are removed.
+// Sign signs the last line of the record, that of a step that was just done. Signatures of the same step and of later steps, which a run
+// that went back has left, are removed.
 func (s *Signer) Sign() error {
 	step, chain, err := checkpoint.LastLine(s.dir)
 	if err != nil || step < 0 {
 		return err
 	}
-	return s.signLine(step, chain, "")
+	return s.signLines(step, func(from int) (keep int, chains []string, err error) { return from, []string{chain}, nil })
 }
 
-// SignAhead signs the line that is about to take the place of the last line, whose chain is before. The signature of the last line stays:
-// the record's line is signed whether or not a kill comes before it is written anew.
+// SignAhead signs the line that is about to take the place of the last line, whose chain is before. The last line stays signed: the
+// record's line is signed whether or not a kill comes before it is written anew. Where another line of the step was signed the record was
+// changed, which is an error.
 func (s *Signer) SignAhead(step int64, before, chain string) error {
-	return s.signLine(step, chain, before)
+	return s.signLines(step, func(from int) (keep int, chains []string, err error) {
+		if from == len(s.lines) {
+			return from, []string{before, chain}, nil
+		}
+		for keep = len(s.lines); keep > from; keep-- {
+			if of := s.lines[keep-1]; of.step == step && of.chain == before {
+				return keep, []string{chain}, nil
+			}
+		}
+		return 0, nil, fmt.Errorf("the record has the chain %s there, which is not signed, and another is: the line was changed", before)
+	})
 }
 
-// signLine signs a line; before is the chain of the line of the same step whose signature stays, "" for none.
-func (s *Signer) signLine(step int64, chain, before string) error {
-	of := &Signature{Run: s.run, Step: step, Chain: chain, Key: s.public}
-	var err error
-	if of.Bytes, err = s.pair.Sign(of.signedText()); err == nil {
-		err = s.writeLine(of, before)
-	}
-	if err != nil {
-		return fmt.Errorf("sign the record of step %d: %w", step, err)
-	}
-	return nil
-}
-
-// writeLine puts a line after the lines of the steps before it, and after that of the chain before, and cuts the rest.
-func (s *Signer) writeLine(of *Signature, before string) (err error) {
-	line, err := encodeSignature(of)
-	if err != nil {
+// SignRewritten signs the last line of the record where no line of its step is signed: a signature ahead could not be written.
+func (s *Signer) SignRewritten() error {
+	step, chain, err := checkpoint.LastLine(s.dir)
+	if err != nil || step < 0 {
 		return err
 	}
+	return s.signLines(step, func(from int) (keep int, chains []string, err error) {
+		if from < len(s.lines) {
+			return len(s.lines), nil, nil
+		}
+		return from, []string{chain}, nil
+	})
+}
+
+// signLines signs lines of a step. choose is told how many signatures there are of steps before, and returns how many stay, and the chains
+// of the lines to be signed behind them. Where that cannot be written no signature of the step stays: the next signature stands for its
+// line.
+func (s *Signer) signLines(step int64, choose func(from int) (keep int, chains []string, err error)) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("sign the record of step %d: %w", step, err)
+		}
+	}()
 	f, err := os.OpenFile(filepath.Join(s.dir, SignatureFile), os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return err
@@ -131,25 +146,42 @@ func (s *Signer) writeLine(of *Signature, before string) (err error) {
 	if err := s.readLines(f); err != nil {
 		return err
 	}
-	n := len(s.lines)
-	if n > 0 && s.lines[n-1].step == of.Step && s.lines[n-1].chain == of.Chain && s.lines[n-1].key == of.Key {
-		return nil
+	from := len(s.lines)
+	for from > 0 && s.lines[from-1].step >= step {
+		from--
 	}
-	for ; n > 0 && s.lines[n-1].step >= of.Step; n-- {
-		if last := s.lines[n-1]; before != "" && last.step == of.Step && last.chain == before {
-			break
+	keep, chains, err := choose(from)
+	if err != nil {
+		return err
+	}
+	at, end := s.endOf(keep), s.endOf(keep)
+	lines, text := slices.Clone(s.lines[:keep]), []byte(nil)
+	for _, chain := range chains {
+		of := &Signature{Run: s.run, Step: step, Chain: chain, Key: s.public}
+		if of.Bytes, err = s.pair.Sign(of.signedText()); err != nil {
+			return err
 		}
+		line, err := encodeSignature(of)
+		if err != nil {
+			return err
+		}
+		end += int64(len(line))
+		lines, text = append(lines, signedLine{step, chain, end}), append(text, line...)
 	}
-	at := int64(0)
-	if s.lines = s.lines[:n]; n > 0 {
-		at = s.lines[n-1].end
+	if _, err := f.WriteAt(text, at); err != nil {
+		s.lines = s.lines[:from]
+		return errors.Join(err, f.Truncate(s.endOf(from)))
 	}
-	if _, err := f.WriteAt(line, at); err != nil {
-		return errors.Join(err, f.Truncate(at)) // no signature of another line of the step stays
-	}
-	end := at + int64(len(line))
-	s.lines = append(s.lines, signedLine{of.Step, of.Chain, of.Key, end})
+	s.lines = lines
 	return f.Truncate(end)
+}
+
+// endOf is the end of the first n lines.
+func (s *Signer) endOf(n int) int64 {
+	if n == 0 {
+		return 0
+	}
+	return s.lines[n-1].end
 }
 
 // readLines reads the lines of the file, once. A last line that was cut off is left out.
@@ -157,7 +189,7 @@ func (s *Signer) readLines(f *os.File) error {
 	if s.read {
 		return nil
 	}
-	err := scanSignatures(f, func(of *Signature, end int64) { s.lines = append(s.lines, signedLine{of.Step, of.Chain, of.Key, end}) })
+	err := scanSignatures(f, func(of *Signature, end int64) { s.lines = append(s.lines, signedLine{of.Step, of.Chain, end}) })
 	if cut, ok := errors.AsType[*lineError](err); err != nil && (!ok || cut.whole) {
 		return err
 	}

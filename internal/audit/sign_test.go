@@ -52,7 +52,7 @@ func TestALineThatIsWrittenAnewIsSignedBefore(t *testing.T) {
 	for cursor := uint64(2); cursor < 5; cursor++ {
 		require.NoError(t, store.Renew(t.Context(), of(1, cursor, true)))
 		require.Empty(t, verify().Damage)
-		require.NoError(t, signer.Sign(), "it is signed already")
+		require.NoError(t, signer.SignRewritten(), "it is signed already")
 		signer = newSigner()
 	}
 	require.NoError(t, store.Complete(t.Context(), of(1, 5, false)))
@@ -64,12 +64,31 @@ func TestALineThatIsWrittenAnewIsSignedBefore(t *testing.T) {
 	require.Empty(t, verify().Damage)
 	require.EqualValues(t, 2, verify().Signed.Step)
 
-	// A line that no signature of its step has is damage all the same.
-	store.Rewrites = nil
+	// Where no line of the step could be signed both lines are.
+	signatures := filepath.Join(store.Dir(), SignatureFile)
+	whole, err := os.ReadFile(signatures)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(signatures, whole[:strings.LastIndex(string(whole[:len(whole)-1]), "\n")+1], 0o600))
+	signer = newSigner()
 	require.NoError(t, store.Renew(t.Context(), of(2, 7, true)))
-	found := verify()
-	require.Len(t, found.Damage, 1)
-	require.Contains(t, found.Damage[0].Want, "which is signed")
-	require.NoError(t, signer.Sign())
 	require.Empty(t, verify().Damage)
+	require.EqualValues(t, 2, verify().Signed.Step)
+
+	// A line that no signature of its step has is damage, and the signer that rewrites it does not hide that.
+	store.Rewrites = nil
+	require.NoError(t, store.Renew(t.Context(), of(2, 8, true)))
+	changed := func() {
+		t.Helper()
+		require.Len(t, verify().Damage, 2, "of both signatures")
+		require.Contains(t, verify().Damage[0].Want, "which is signed")
+	}
+	changed()
+	var refused error
+	store.Rewrites = func(step int64, before, chain string) { refused = signer.SignAhead(step, before, chain) }
+	require.NoError(t, store.Renew(t.Context(), of(2, 9, true)))
+	require.ErrorContains(t, refused, "the line was changed")
+	require.NoError(t, signer.SignRewritten())
+	changed()
+	save(3)
+	changed()
 }

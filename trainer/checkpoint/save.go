@@ -131,7 +131,7 @@ func (s *Store) writeCheckpoint(ctx context.Context, c *Checkpoint, after Tail, 
 		return err
 	}
 	s.stageDone("seal")
-	if replaces != "" && s.Rewrites != nil {
+	if replaces != "" && replaces != c.Record.Chain && s.Rewrites != nil {
 		s.Rewrites(step, replaces, c.Record.Chain)
 	}
 	err = s.replaceFolder(tmp, final)

@@ -54,6 +54,8 @@ type verifier struct {
 // records and may be nil. A trainer may go on with the store meanwhile.
 //
 // Invariant: a process that is killed at any write of a run leaves a folder in which weir audit --verify finds no damage.
+//
+// Invariant: a disk that is full at any write of a run leaves a folder in which weir audit --verify finds no damage.
 func Verify(dir string, each func(*Record)) (*Verification, error) {
 	v := &verifier{dir: dir, results: map[int64]*Result{}, chains: map[int64]string{}, whole: map[int64]bool{}}
 	v.First, v.Last, v.Unwritten = -1, -1, -1
@@ -271,7 +273,7 @@ func (v *verifier) checkLost(list *Listing) error {
 			v.addDamage(step, &Damage{v.dir, RecordFile, fmt.Sprintf("the %d bytes that the checkpoint goes on from", want.Offset), have})
 		}
 	}
-	if newest := list.batchesAfter(v.Last + 1); newest >= 0 {
+	if newest := list.batchesAfter(max(v.Last, v.Unwritten) + 1); newest >= 0 {
 		v.Notes = append(v.Notes, fmt.Sprintf("%s: the batch of step %d is kept, and the record ends with step %d: the run went back, or lines "+
 			"were removed and the checkpoints after them", RecordFile, newest, v.Last))
 	}
