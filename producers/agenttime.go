@@ -57,8 +57,8 @@ func (e *Episode) setLimit(limit *agentTime) {
 
 // limitedContext is the context of an agent: it tells of its limit as a context with a deadline does.
 type limitedContext struct {
-	context.Context
-	e *Episode
+	context.Context //nolint:containedctx // it is that context, with another deadline
+	e               *Episode
 }
 
 // Deadline is when the time limit passes; it is not known while the time stands still.
