@@ -201,10 +201,14 @@ type evaluated struct {
 	err        error
 }
 
-// evaluateSample runs a rollout, and again where the machinery failed.
+// roomPatience is for how long a rollout is tried again for which nobody has room, as where training has all tool workers.
+const roomPatience = time.Hour
+
+// evaluateSample runs a rollout, and again where the machinery failed. An attempt that nobody had room for is none.
 func (c EvalConfig) evaluateSample(ctx context.Context, roll Roll, prompt schemas.Prompt, i int) evaluated {
 	e := evaluated{prompt: prompt, sample: i % c.Samples}
-	for delay := c.RetryDelay; ; delay *= 2 {
+	began, failed := time.Now(), 0
+	for delay := c.RetryDelay; ; {
 		e.attempts++
 		e.trajectory, e.transcript, e.err = roll(ctx, c.newTicket(prompt, i/c.Samples, e.sample))
 		switch {
@@ -215,7 +219,11 @@ func (c EvalConfig) evaluateSample(ctx context.Context, roll Roll, prompt schema
 			return e
 		}
 		e.err = fmt.Errorf("prompt %s: %w", prompt.ID, e.err)
-		if e.attempts >= max(1, c.Attempts) || isUnretryable(e.err) || errors.Is(e.err, ErrAbandoned) || !waitFor(ctx, delay) {
+		wait := max(c.RetryDelay, time.Second)
+		if !errors.Is(e.err, ErrNoRoom) || time.Since(began) >= roomPatience {
+			failed, wait, delay = failed+1, delay, 2*delay
+		}
+		if failed >= max(1, c.Attempts) || isUnretryable(e.err) || errors.Is(e.err, ErrAbandoned) || !waitFor(ctx, wait) {
 			return e
 		}
 	}

@@ -3,8 +3,11 @@ package producers_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -108,4 +111,28 @@ type nothingFound struct{ producers.Tool }
 
 func (nothingFound) Call(context.Context, producers.Call) (producers.Observation, error) {
 	return producers.Observation{Text: tools.NothingFound}, nil
+}
+
+// Finding 15a.9: a score left out a question for whose session nobody had room four times, as the machinery's failure.
+func TestAQuestionForWhichNobodyHasRoomWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct {
+			full   time.Duration
+			failed int
+		}{{30 * time.Minute, 0}, {2 * time.Hour, 1}} {
+			began := time.Now()
+			roll := func(_ context.Context, ticket *schemas.Ticket) (*schemas.Trajectory, *producers.Transcript, error) {
+				if ticket.Prompt.ID == "waits" && time.Since(began) < c.full {
+					return nil, nil, fmt.Errorf("%w: open a session: %w", producers.ErrNotBegun, producers.ErrNoRoom)
+				}
+				return &schemas.Trajectory{Stop: schemas.StopAnswer, Reward: 1}, &producers.Transcript{}, nil
+			}
+			cfg := evalConfig()
+			cfg.Attempts, cfg.RetryDelay = 4, 100*time.Millisecond
+			report, err := producers.EvaluateBy(t.Context(), roll, []schemas.Prompt{{ID: "plays"}, {ID: "waits"}}, cfg)
+			require.NoError(t, err)
+			require.Equal(t, c.failed, report.Failed)
+			require.Equal(t, 2-c.failed, report.N)
+		}
+	})
 }

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/weir-rl/weir/internal/plainfile"
 )
 
 // NotedBroker is the broker of a run on this machine, "" if its folder does not say. A folder may come from anybody: an address of another
@@ -22,7 +24,7 @@ func NotedBroker(dir string) string {
 
 // readNoted is the address in a run's folder, whosever it is; "" where there is none.
 func readNoted(dir string) string {
-	data, err := os.ReadFile(filepath.Join(dir, brokerFile))
+	data, err := plainfile.ReadFile(filepath.Join(dir, brokerFile), 4096)
 	if err != nil {
 		return ""
 	}

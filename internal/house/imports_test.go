@@ -51,6 +51,7 @@ internal: schemas internal
 internal/check:
 internal/child:
 internal/filelock:
+internal/plainfile:
 internal/compare: schemas trainer/metrics internal
 internal/turns:
 internal/openai: gpu/hf/chat
@@ -66,7 +67,7 @@ internal/sbom:
 internal/wheel:
 internal/report: schemas internal trainer/metrics
 internal/audit: schemas trainer internal
-internal/runfolder: schemas streams trainer gpu/hf/tokenizer internal/report
+internal/runfolder: schemas streams trainer gpu/hf/tokenizer internal/report internal/plainfile
 internal/view: schemas streams trainer gpu/hf/tokenizer internal
 internal/docs: streams producers consumers trainer internal
 internal/config: schemas streams producers consumers trainer gpu internal

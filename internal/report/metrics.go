@@ -11,6 +11,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"github.com/weir-rl/weir/internal/plainfile"
 )
 
 // Record is a line of metrics.jsonl.
@@ -87,7 +89,7 @@ func (r *Recorder) Close() error { return r.file.Close() }
 // ReadMetrics reads the records of a run, each step's last record where a crash made it happen twice. Lines cut
 // short by a crash are passed over. A missing file is an empty run.
 func ReadMetrics(path string) ([]Record, error) {
-	f, err := os.Open(path)
+	f, err := plainfile.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

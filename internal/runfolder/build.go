@@ -3,8 +3,9 @@ package runfolder
 import (
 	"bufio"
 	"fmt"
-	"os"
 	"path/filepath"
+
+	"github.com/weir-rl/weir/internal/plainfile"
 )
 
 // Build is the build of weir that trained a run.
@@ -23,7 +24,7 @@ func (b Build) Line() string { return fmt.Sprintf(buildFormat, b.Version, b.Comm
 // Build returns the build that the run's ConfigFile names; zero where it names none, as one of an older build does.
 func (f *Folder) Build() Build {
 	var b Build
-	file, err := os.Open(filepath.Join(f.Dir, ConfigFile))
+	file, err := plainfile.Open(filepath.Join(f.Dir, ConfigFile))
 	if err != nil {
 		return b
 	}

@@ -8,10 +8,11 @@ import (
 	"io"
 	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/weir-rl/weir/internal/plainfile"
 )
 
 // LogFile is the log of weir up, a JSON object a line.
@@ -64,7 +65,7 @@ func (f *Folder) Log(most int, severe bool) ([]LogLine, error) {
 
 // readTail reads the end of a file, from the beginning of a line.
 func readTail(path string) ([]byte, error) {
-	f, err := os.Open(path)
+	f, err := plainfile.Open(path)
 	if err != nil {
 		return nil, err
 	}

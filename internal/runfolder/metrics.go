@@ -8,12 +8,12 @@ import (
 	"io"
 	"io/fs"
 	"math"
-	"os"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/weir-rl/weir/internal/plainfile"
 	"github.com/weir-rl/weir/internal/report"
 	"github.com/weir-rl/weir/schemas"
 )
@@ -35,7 +35,7 @@ func newMetrics(path string) *Metrics { return &Metrics{path: path, place: map[s
 
 // refreshLines reads the new lines, or all where another file is in the file's place. A file that is not there has none.
 func (n *Metrics) refreshLines() error {
-	f, err := os.Open(n.path)
+	f, err := plainfile.Open(n.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		n.mu.Lock()
 		defer n.mu.Unlock()

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/knadh/koanf/parsers/yaml"
+
+	"github.com/weir-rl/weir/internal/plainfile"
 )
 
 // The files and folders of a run's folder.
@@ -50,6 +52,9 @@ func List(dir string) ([]string, error) {
 	return names, nil
 }
 
+// mostSettings bounds a ConfigFile that is read, in bytes.
+const mostSettings = 16 << 20
+
 // settings are the values of a run's ConfigFile, read again when the file was written again.
 type settings struct {
 	path string
@@ -68,7 +73,7 @@ func (s *settings) settingAt(path ...string) any {
 		return nil
 	}
 	if s.values == nil || !info.ModTime().Equal(s.written) {
-		data, err := os.ReadFile(s.path)
+		data, err := plainfile.ReadFile(s.path, mostSettings)
 		if err != nil {
 			return nil
 		}

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weir-rl/weir/internal/plainfile"
 	"github.com/weir-rl/weir/internal/report"
 	"github.com/weir-rl/weir/trainer/batch"
 	"github.com/weir-rl/weir/trainer/checkpoint"
@@ -117,7 +118,7 @@ func (x *Steps) refreshSteps() error {
 
 // readLines reads from the last line on, or all where the file is not the file that was read.
 func (x *Steps) readLines() error {
-	f, err := os.Open(x.path)
+	f, err := plainfile.Open(x.path)
 	if err != nil {
 		return err
 	}

@@ -169,10 +169,14 @@ func (a *episode) runEpisode(ctx context.Context) (*schemas.Trajectory, *produce
 // openInTime opens the sessions. The wait for them is bounded by the episode's time limit, and no part of its time. The caller
 // calls end when the episode has ended.
 func (a *episode) openInTime(ctx context.Context) (end func(), err error) {
-	opening, end := a.limitTime(ctx)
+	opening, cancel := context.WithCancelCause(ctx)
+	if limit := a.ticket.Limits.Timeout; limit > 0 {
+		timer := time.AfterFunc(limit, func() { cancel(errTimedOut) })
+		defer timer.Stop() // a session may live by the context that it was opened with
+	}
 	err = a.openSessions(opening)
 	a.started = time.Now().UTC()
-	return end, err
+	return func() { cancel(nil) }, err
 }
 
 // limitTime bounds a context by the episode's time limit.
