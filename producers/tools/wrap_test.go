@@ -140,6 +140,57 @@ func TestWrappedToolsAreWhereTheToolWithinIs(t *testing.T) {
 	require.Empty(t, Within(k, time.Second).(producers.Apart).Place())
 }
 
+// taker is a tool that takes places.
+type taker struct {
+	*keeper
+	described
+}
+
+func (taker) Spec() producers.ToolSpec { return described{`{"type": "object"}`}.Spec() }
+func (t taker) Call(ctx context.Context, call producers.Call) (producers.Observation, error) {
+	return t.described.Call(ctx, call)
+}
+
+func (taker) TakePlace(_ context.Context, call producers.Call, patience time.Duration) (bool, error) {
+	if patience == time.Hour {
+		return false, producers.ErrNoRoom
+	}
+	return call.Episode == "e", nil
+}
+
+// A wrapped tool takes its places as the tool within does: no wrapper's time limit, latency or bound on calls holds it up. A call whose
+// arguments are refused takes none.
+func TestWrappedToolsTakeThePlacesOfTheToolWithin(t *testing.T) {
+	t.Parallel()
+	cfg := DefaultGuardConfig()
+	cfg.MaxConcurrent = 1
+	guard, err := NewGuard(cfg)
+	require.NoError(t, err)
+	guard.slots <- struct{}{} // another call goes on
+	tool, err := guard.Wrap(taker{keeper: &keeper{Search: newSearch(t, DefaultSearchConfig(), corpus)}})
+	require.NoError(t, err)
+	tool = Cut(Checked(tool), producers.Cut{Tokens: 7, Keep: producers.KeepLeft})
+	tool, err = Slow(tool, LatencyConfig{Median: time.Hour, P99: time.Hour})
+	require.NoError(t, err)
+	tool = Within(tool, time.Nanosecond)
+	for _, c := range []struct {
+		call     producers.Call
+		patience time.Duration
+		own      bool
+		fails    error
+	}{
+		{producers.Call{Episode: "e", Arguments: "{}"}, time.Second, true, nil},
+		{producers.Call{Episode: "other", Arguments: "{}"}, time.Second, false, nil},
+		{producers.Call{Episode: "e", Arguments: "{}"}, time.Hour, false, producers.ErrNoRoom},
+		{producers.Call{Episode: "e", Arguments: "what"}, time.Hour, false, nil},
+	} {
+		own, err := producers.TakePlaceOf(t.Context(), tool, c.call, c.patience)
+		require.ErrorIs(t, err, c.fails)
+		require.Equal(t, c.own, own)
+	}
+	require.IsType(t, taker{}, Bare(tool))
+}
+
 // long is a tool with a bound of its own.
 type long struct{ *Search }
 

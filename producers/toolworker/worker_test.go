@@ -610,6 +610,26 @@ func TestAWorkspaceIsLookedIntoThroughTheWorker(t *testing.T) {
 	require.False(t, there)
 }
 
+// taker is a tool that takes a place here.
+type taker struct{ *counter }
+
+func (taker) TakePlace(context.Context, producers.Call, time.Duration) (bool, error) {
+	return true, nil
+}
+
+// A session at a worker has its place there: a call takes none here.
+func TestACallOfAWorkersSessionTakesNoPlaceHere(t *testing.T) {
+	f := newField(t)
+	for _, c := range []struct {
+		tool producers.Tool
+		own  bool
+	}{{new(toolworker.Link).Place(taker{&counter{}}), true}, {f.caller(toolworker.ClientOptions{}, taker{&counter{}})[0], false}} {
+		own, err := producers.TakePlaceOf(t.Context(), c.tool, producers.Call{Episode: "e"}, time.Second)
+		require.NoError(t, err)
+		require.Equal(t, c.own, own)
+	}
+}
+
 func TestWithoutAClientAToolIsCalledHere(t *testing.T) {
 	c := files{&counter{}}
 	tool := new(toolworker.Link).Place(c)

@@ -75,6 +75,47 @@ func Outwait(t *testing.T, m *workspace.Manager, tool producers.Tool, arguments,
 	}
 }
 
+// TakesItsPlace requires that a call waits for the place of its episode's sandbox among spaces with a single place, before anything starts
+// there, and that a call with the arguments refused takes none. A call with the arguments good says want.
+func TakesItsPlace(t *testing.T, m *workspace.Manager, tool producers.SessionTool, refused, good, want string) {
+	t.Helper()
+	pool, err := m.Ready(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 1, pool.Config().Most)
+	require.Eventually(t, func() bool { return pool.Stats().Running == 0 }, time.Minute, time.Millisecond)
+	before := pool.Stats().Started
+	for _, episode := range []string{"a", "b"} {
+		require.NoError(t, tool.Open(t.Context(), producers.Session{Episode: episode}))
+	}
+	take := func(episode, arguments string) (bool, error) {
+		return producers.TakePlaceOf(t.Context(), tool, producers.Call{Episode: episode, Arguments: arguments}, time.Millisecond)
+	}
+	own, err := take("a", refused)
+	require.NoError(t, err)
+	require.False(t, own)
+	require.Zero(t, pool.Stats().Running)
+	for range 2 {
+		own, err = take("a", good)
+		require.NoError(t, err)
+		require.True(t, own)
+		require.Equal(t, 1, pool.Stats().Running)
+		require.Equal(t, before, pool.Stats().Started)
+	}
+	own, err = take("b", good)
+	require.ErrorIs(t, err, producers.ErrNoRoom)
+	require.False(t, own)
+	require.NoError(t, tool.Close(t.Context(), "a"))
+	_, err = take("b", good)
+	require.NoError(t, err)
+	o, err := tool.Call(t.Context(), producers.Call{Episode: "b", Arguments: good})
+	require.NoError(t, err)
+	require.Equal(t, want, o.Text)
+	require.NoError(t, tool.Close(t.Context(), "b"))
+	_, err = take("b", good)
+	require.ErrorIs(t, err, producers.ErrUnavailable)
+	require.NotErrorIs(t, err, producers.ErrNoRoom)
+}
+
 // word is a policy, a tokenizer and a reward that know a single word.
 type word struct{}
 
