@@ -49,39 +49,83 @@ func TestFencesOfEndedJournalsAreRemoved(t *testing.T) {
 }
 
 // Chaos, seed 28117002: a producer removed fences of a bucket that the broker had lost, and with them the fences of the same tickets, which
-// were played again: their calls were made twice.
+// were played again: their calls were made twice. So did a producer whose clock was ahead of the broker's (finding 15a.6).
 func TestFencesOfALostBucketRemoveNoOther(t *testing.T) {
-	f, later := newFixture(t, false), time.Now().Add(2*fenceWaits)
-	record := schemas.JournalRecord{
+	for _, ahead := range []time.Duration{0, 5 * time.Second, time.Hour, -time.Hour} {
+		t.Run(ahead.String(), func(t *testing.T) {
+			f := newFixture(t, false)
+			record, end := callAndEnd()
+			for sample := range 2 * fencesAtOnce {
+				j := f.run.Journal(&schemas.Ticket{Group: "g", Sample: sample})
+				require.NoError(t, j.Append(f.ctx, &record))
+				require.NoError(t, j.Replace(f.ctx, &end))
+			}
+			f.run.endedFences.add(endedFence{key: "g.1", bucket: f.run.endedFences.recallBucket(), ended: time.Now()}) // a count
+			for i := range f.run.endedFences.ended {
+				f.run.endedFences.ended[i].ended = f.run.endedFences.ended[i].ended.Add(ahead)
+			}
+			loseStreams(f, "KV_"+f.run.names.released, f.run.names.journal)
+			played := 3 * fencesAtOnce // more than the sequences of the lost bucket
+			for sample := range played {
+				require.NoError(t, f.run.Journal(&schemas.Ticket{Group: "g", Sample: sample}).Append(f.ctx, &record), "the ticket is played again")
+			}
+			_, err := f.run.writeEntry(f.ctx, f.run.names.released, "g.1", []byte("1"))
+			require.NoError(t, err)
+			for len(f.run.endedFences.ended) > 0 {
+				f.run.removeFences(f.ctx, time.Now().Add(ahead+2*fenceWaits))
+			}
+			bucket, err := f.run.js.Stream(f.ctx, "KV_"+f.run.names.released)
+			require.NoError(t, err)
+			require.EqualValues(t, played+1, bucket.CachedInfo().State.Msgs)
+		})
+	}
+}
+
+// A bucket that came back as an older copy has not come to the sequence of the fence that was removed last: the fence there is another
+// (finding 15a.7).
+func TestFencesOfALostEndOfABucketRemoveNoOther(t *testing.T) {
+	f := newFixture(t, false)
+	record, _ := callAndEnd()
+	require.NoError(t, f.run.Journal(ticketOf("g", 0)).Append(f.ctx, &record))
+	f.run.endedFences.add(endedFence{key: "fence.g.0", revision: 2, bucket: f.run.endedFences.recallBucket()})
+	f.run.removeFences(f.ctx, time.Now())
+	require.Empty(t, f.run.endedFences.ended)
+	bucket, err := f.run.js.Stream(f.ctx, "KV_"+f.run.names.released)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, bucket.CachedInfo().State.Msgs)
+}
+
+// A call with an effect waits for two answers of the broker, to its record and to its fence. A process asks once which bucket it writes to.
+func TestACallWithAnEffectTakesTwoMessages(t *testing.T) {
+	f := newFixture(t, false)
+	record, _ := callAndEnd()
+	for sample, messages := range []int{3, 2, 2} {
+		before := f.run.nc.Stats().OutMsgs
+		require.NoError(t, f.run.Journal(ticketOf("g", sample)).Append(f.ctx, &record))
+		require.EqualValues(t, messages, f.run.nc.Stats().OutMsgs-before)
+	}
+}
+
+// callAndEnd are a record after which a call goes out, and the end of its journal.
+func callAndEnd() (record, end schemas.JournalRecord) {
+	record = schemas.JournalRecord{
 		Run: "run-1", Ticket: "t", Basis: make([]byte, schemas.JournalKeyBytes), Producer: "p", Delivery: 1,
 		Calls: []schemas.JournalCall{{Key: make([]byte, schemas.JournalKeyBytes), State: schemas.JournalStarted}},
 	}
-	end := record
+	end = record
 	end.Ended, end.Calls = true, nil
-	for sample := range 2 * fencesAtOnce {
-		j := f.run.Journal(&schemas.Ticket{Group: "g", Sample: sample})
-		require.NoError(t, j.Append(f.ctx, &record))
-		require.NoError(t, j.Replace(f.ctx, &end))
-	}
-	bucket, err := f.run.js.Stream(f.ctx, "KV_"+f.run.names.released)
-	require.NoError(t, err)
-	config := bucket.CachedInfo().Config
-	for _, name := range []string{config.Name, f.run.names.journal} {
+	return record, end
+}
+
+// loseStreams has streams be lost and made anew, empty.
+func loseStreams(f *fixture, names ...string) {
+	for _, name := range names {
 		stream, err := f.run.js.Stream(f.ctx, name)
-		require.NoError(t, err)
-		require.NoError(t, f.run.js.DeleteStream(f.ctx, name))
+		require.NoError(f.t, err)
+		require.NoError(f.t, f.run.js.DeleteStream(f.ctx, name))
 		_, err = f.run.js.CreateStream(f.ctx, stream.CachedInfo().Config)
-		require.NoError(t, err)
+		require.NoError(f.t, err)
 	}
-	for sample := range fencesAtOnce {
-		require.NoError(t, f.run.Journal(&schemas.Ticket{Group: "g", Sample: sample}).Append(f.ctx, &record), "the ticket is played again")
-	}
-	for len(f.run.endedFences.ended) > 0 {
-		f.run.removeFences(f.ctx, later)
-	}
-	bucket, err = f.run.js.Stream(f.ctx, config.Name)
-	require.NoError(t, err)
-	require.EqualValues(t, fencesAtOnce, bucket.CachedInfo().State.Msgs)
 }
 
 // The outstanding tickets of a run, each with a fence, take less than half of RELEASED.

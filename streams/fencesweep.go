@@ -51,7 +51,7 @@ func (r *Run) sweepFences(ctx context.Context, now time.Time) error {
 		for subject := range kept.State.Subjects {
 			key := strings.TrimPrefix(subject, keySubject(r.names.released, ""))
 			if ticket := strings.TrimPrefix(key, fencePrefix); isTicketKey(ticket) && !outstanding[ticket] {
-				left = append(left, endedFence{key: key, revision: before})
+				left = append(left, endedFence{key: key, revision: before, bucket: swept.created})
 			}
 		}
 		r.endedFences.addLeft(left)

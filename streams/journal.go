@@ -58,8 +58,9 @@ func (e *OvertakenError) Is(target error) bool { return target == ErrOvertaken }
 type Journal struct {
 	run                *Run
 	subject, ticketKey string
-	last               uint64 // the sequence of the newest record that this side has written or read; 0 is none
-	fence              uint64 // the revision of the ticket's fence that this side has written or read; 0 is none
+	last               uint64    // the sequence of the newest record that this side has written or read; 0 is none
+	fence              uint64    // the revision of the ticket's fence that this side has written or read; 0 is none
+	bucket             time.Time // when the bucket was made that holds the fence, or a bucket before: see endedFence
 }
 
 // Journal is the journal of a ticket, which nobody has written to as far as this side knows: see [Journal.Read].
@@ -142,7 +143,7 @@ func (j *Journal) Read(ctx context.Context) (records []*schemas.JournalRecord, s
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	j.fence = check.fence.revision
+	j.knowFence(check.fence)
 	var unreadable error
 	err = j.readRecords(ctx, func(m seam.Message) {
 		j.last, stored = m.Sequence, m.At

@@ -79,12 +79,15 @@ func (j *Journal) readFence(ctx context.Context) (*fenceCheck, error) {
 	if !j.hasFences() {
 		return &fenceCheck{found: true}, nil
 	}
-	e, err := j.run.readEntry(ctx, j.run.names.released, j.fenceKey())
+	e, err := j.run.readReleasedKey(ctx, j.fenceKey())
 	if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil, fmt.Errorf("read the fence of a journal: %w", err)
 	}
 	return &fenceCheck{fence: e, found: len(e.value) != fenceBytes}, nil
 }
+
+// knowFence has the next fence be written over a fence that was read.
+func (j *Journal) knowFence(fence entry) { j.fence, j.bucket = fence.revision, fence.created }
 
 // see looks at a stored record; r is nil where it cannot be read. An end that is newer than the fence stands for all records before it.
 func (c *fenceCheck) see(m seam.Message, r *schemas.JournalRecord) {
@@ -120,17 +123,17 @@ func (j *Journal) Forbid(ctx context.Context) error {
 	if !errors.Is(err, errFenceMoved) {
 		return err
 	}
-	e, err := j.run.readEntry(ctx, j.run.names.released, j.fenceKey())
+	e, err := j.run.readReleasedKey(ctx, j.fenceKey())
 	switch {
 	case err != nil:
 		return fmt.Errorf("read the fence of a journal: %w", err)
 	case len(e.value) == 0: // it was too old, or its journal had ended
-		j.fence = e.revision
+		j.knowFence(e)
 		return j.tryFence(ctx, fence)
 	case !bytes.Equal(e.value, fence):
 		return &OvertakenError{}
 	}
-	j.fence = e.revision // the attempt was carried out, and its answer was lost
+	j.knowFence(e) // the attempt was carried out, and its answer was lost
 	return nil
 }
 
@@ -138,11 +141,12 @@ func (j *Journal) Forbid(ctx context.Context) error {
 func (j *Journal) tryFence(ctx context.Context, fence []byte) error {
 	bucket := j.run.names.released
 	return j.run.callBroker(ctx, "write the fence of a journal", bucket, func(ctx context.Context) error {
+		created := j.run.findBucket(ctx)
 		ack, err := j.run.js.PublishMsg(ctx, &nats.Msg{Subject: keySubject(bucket, j.fenceKey()), Header: nats.Header{}, Data: fence},
 			atRevision(j.fence), jetstream.WithRetryAttempts(0))
 		switch {
 		case err == nil:
-			j.fence = ack.Sequence
+			j.fence, j.bucket = ack.Sequence, created
 			return nil
 		case seam.HasCode(err, int(jetstream.JSErrCodeStreamWrongLastSequence)),
 			seam.HasCode(err, int(jetstream.JSErrCodeStreamWrongLastSequenceConstant)):
@@ -174,7 +178,7 @@ func (j *Journal) explainFence(ctx context.Context, record []byte) error {
 	if !check.found {
 		return ErrJournalShort
 	}
-	j.fence = check.fence.revision
+	j.knowFence(check.fence)
 	return nil
 }
 
@@ -186,7 +190,7 @@ func (j *Journal) settleFence(ctx context.Context, record *schemas.JournalRecord
 	if !record.Ended {
 		return j.writeFence(ctx, data)
 	}
-	j.run.endedFences.add(endedFence{j.fenceKey(), j.fence, time.Now()})
+	j.run.endedFences.add(endedFence{key: j.fenceKey(), revision: j.fence, bucket: j.bucket, ended: time.Now()})
 	j.fence = 0
 	j.run.removeFences(ctx, time.Now())
 	return nil
@@ -198,6 +202,8 @@ type endedFences struct {
 	mu    sync.Mutex
 	ended []endedFence
 	swept time.Time // when this process looked last for fences to sweep
+	// bucket is when RELEASED was made, as the broker said last; the zero time until it has.
+	bucket time.Time
 	// newest is the newest sequence of the bucket, which was made at created, at a sweep of this process that found no room for its note,
 	// at noted.
 	newest         uint64
@@ -207,13 +213,28 @@ type endedFences struct {
 type endedFence struct {
 	key      string
 	revision uint64    // 0 of a count
+	bucket   time.Time // when the bucket was made that held it, or a bucket before; the zero time where this process had seen none
 	ended    time.Time // when this process ended the journal; the zero time of a fence that is swept
 }
 
-// isOfAnother is whether a fence was in a bucket that the broker has lost since. In the bucket in its place a ticket that is played again
-// has a fence with a smaller sequence, which stays.
+// isOfAnother is whether a fence was in a bucket that the broker has lost since, or lost with the end of a bucket that came back as an older
+// copy. In the bucket in its place a ticket that is played again has a fence with a smaller sequence, which stays.
 func (f *endedFence) isOfAnother(bucket *jetstream.StreamInfo) bool {
-	return f.revision > bucket.State.LastSeq || !f.ended.IsZero() && f.ended.Before(bucket.Created)
+	return f.revision > bucket.State.LastSeq || !f.bucket.Equal(bucket.Created)
+}
+
+// seeBucket notes when the bucket was made, as the broker has just said.
+func (f *endedFences) seeBucket(created time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.bucket = created
+}
+
+// recallBucket is when the bucket was made that this process saw last. What is written from now on is in that bucket, or in a later bucket.
+func (f *endedFences) recallBucket() time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.bucket
 }
 
 func (f *endedFences) add(fence endedFence) {
@@ -287,6 +308,9 @@ func (r *Run) removeFences(ctx context.Context, now time.Time) {
 	defer cancel()
 	err := r.conn.guardCall(ctx, r.names.released, func(ctx context.Context) error {
 		stream, err := r.js.Stream(ctx, "KV_"+r.names.released)
+		if err == nil {
+			r.endedFences.seeBucket(stream.CachedInfo().Created)
+		}
 		for i := 0; err == nil && i < len(old); i++ {
 			if old[i].isOfAnother(stream.CachedInfo()) {
 				continue

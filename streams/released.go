@@ -23,7 +23,7 @@ func (r *Run) readReleased(ctx context.Context, ticket string, sent int) (int, e
 	if sent <= 1 || key == "" {
 		return 0, nil
 	}
-	e, err := r.readEntry(ctx, r.names.released, key)
+	e, err := r.readReleasedKey(ctx, key)
 	if err != nil && ctx.Err() == nil { // the bucket is not there, or the role may not read it
 		r.log.Debug("every delivery counts", "ticket", ticket, "err", err)
 		return 0, nil
@@ -53,7 +53,30 @@ func (r *Run) storeReleased(ctx context.Context, ticket string, n int) error {
 // dropReleased has the count of a ticket that is done be removed soon, so that the bucket keeps room for fences.
 func (r *Run) dropReleased(ctx context.Context, ticket string) {
 	if key := r.names.releasedKey(ticket); key != "" {
-		r.endedFences.add(endedFence{key: key, ended: time.Now()})
+		r.endedFences.add(endedFence{key: key, bucket: r.endedFences.recallBucket(), ended: time.Now()})
 		r.removeFences(ctx, time.Now())
 	}
+}
+
+// readReleasedKey reads a key of RELEASED.
+func (r *Run) readReleasedKey(ctx context.Context, key string) (entry, error) {
+	e, err := r.readEntry(ctx, r.names.released, key)
+	if err == nil {
+		r.endedFences.seeBucket(e.created)
+	}
+	return e, err
+}
+
+// findBucket is when the bucket was made, as this process saw it last. It asks the broker where the process has not seen it yet, and
+// is the zero time where the broker does not say.
+func (r *Run) findBucket(ctx context.Context) time.Time {
+	if created := r.endedFences.recallBucket(); !created.IsZero() {
+		return created
+	}
+	stream, err := r.js.Stream(ctx, "KV_"+r.names.released)
+	if err != nil {
+		return time.Time{} // what is written next fails too, or is not known to be of this bucket
+	}
+	r.endedFences.seeBucket(stream.CachedInfo().Created)
+	return stream.CachedInfo().Created
 }
