@@ -2,6 +2,7 @@ package producers
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 )
@@ -22,9 +23,10 @@ type callTimeKey struct{}
 // for other calls to end is no part of a call's time. The caller calls cancel when the call has ended.
 func LimitCall(ctx context.Context, limit time.Duration, cause error) (limited context.Context, cancel context.CancelFunc) {
 	ended, end := context.WithCancelCause(ctx)
-	c := &callTime{limit: agentTime{left: limit, since: time.Now(), timer: time.AfterFunc(limit, func() { end(cause) })}}
+	passed := &callPassedError{cause}
+	c := &callTime{limit: agentTime{left: limit, since: time.Now(), timer: time.AfterFunc(limit, func() { end(passed) })}}
 	c.outer, _ = ctx.Value(callTimeKey{}).(*callTime)
-	return callContext{ended, c}, func() {
+	return callContext{ended, c, passed}, func() {
 		c.limit.timer.Stop()
 		end(nil)
 	}
@@ -34,6 +36,21 @@ func LimitCall(ctx context.Context, limit time.Duration, cause error) (limited c
 type callContext struct {
 	context.Context //nolint:containedctx // it is that context, with another deadline
 	time            *callTime
+	passed          error // its cause where the limit has passed
+}
+
+// callPassedError is the cause of a call's end by its limit.
+type callPassedError struct{ error }
+
+func (l *callPassedError) Unwrap() error { return l.error }
+
+// Err is DeadlineExceeded where the call's time has passed.
+func (c callContext) Err() error {
+	err := c.Context.Err()
+	if err != nil && errors.Is(context.Cause(c.Context), c.passed) {
+		return context.DeadlineExceeded
+	}
+	return err
 }
 
 // Deadline is when the call's time passes; it is not known while the time stands still.

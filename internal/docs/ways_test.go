@@ -54,7 +54,7 @@ var unavailable = map[string]place{
 	"producers/sandbox/workspace.Workspace.waitForEnd": {1, "sandboxes"}, "producers/sandbox/workspace.Workspace.Session": {1, "sandboxes"},
 	"producers/sandbox/workspace.Workspace.sendRunner": {1, "sandboxes"},
 	"producers/tools/files.tool.Call":                  {1, "closed"},
-	"producers/tools.Guard.callOnce":                   {1, "room"}, "producers/tools.Guard.awaitTurn": {1, "room"}, "producers/tools.Within": {1, "left behind"},
+	"producers/tools.Guard.takeSlot":                   {1, "room"}, "producers/tools.Guard.awaitTurn": {1, "room"}, "producers/tools.Within": {1, "left behind"},
 	"producers/tools/mcp.session.connect": {1, "mcp"}, "producers/tools/mcp.Tool.Call": {1, "closed"},
 	"producers/tools/python.Tool.Call": {1, "closed"}, "producers/tools/python.Tool.Close": {1, "closed"},
 	"producers/tools/shell.Tool.Call":                {1, "sandboxes"},

@@ -350,13 +350,24 @@ func TestACallThatIsGivenUpCostsASharedSessionNothing(t *testing.T) {
 		_, err = call(ctx, served["hang"], "a", "{}")
 		require.ErrorContains(t, err, "the ticket was withdrawn")
 	}
-	ctx, cancel := context.WithTimeoutCause(t.Context(), 100*time.Millisecond, errors.New("timed out after 100ms"))
-	defer cancel()
-	_, err := call(ctx, served["hang"], "a", "{}")
-	require.ErrorContains(t, err, "timed out")
-	got, err := call(t.Context(), served["count"], "b", "{}")
-	require.NoError(t, err)
-	require.Equal(t, "(the server was started anew; what it kept is gone)\n1", got)
+	hang := served["hang"]
+	for _, limit := range []func() (context.Context, func()){
+		func() (context.Context, func()) {
+			return context.WithTimeoutCause(t.Context(), 100*time.Millisecond, errors.New("timed out after 100ms"))
+		},
+		func() (context.Context, func()) {
+			hang = tools.Within(hang, 100*time.Millisecond)
+			return t.Context(), func() {}
+		},
+	} {
+		ctx, cancel := limit()
+		_, err := call(ctx, hang, "a", "{}")
+		cancel()
+		require.ErrorContains(t, err, "timed out")
+		got, err := call(t.Context(), served["count"], "b", "{}")
+		require.NoError(t, err)
+		require.Equal(t, "(the server was started anew; what it kept is gone)\n1", got)
+	}
 }
 
 func TestAllow(t *testing.T) {

@@ -112,7 +112,7 @@ func TakesItsPlace(t *testing.T, m *workspace.Manager, tool producers.SessionToo
 	require.Equal(t, want, o.Text)
 	require.NoError(t, tool.Close(t.Context(), "b"))
 	_, err = take("b", good)
-	require.ErrorIs(t, err, producers.ErrUnavailable)
+	require.ErrorContains(t, err, "has no open session")
 	require.NotErrorIs(t, err, producers.ErrNoRoom)
 }
 
