@@ -252,13 +252,16 @@ func (w *world) FollowControl(ctx context.Context, changed func(*schemas.Control
 	}
 }
 
-func (w *world) Feed(_ context.Context, from *streams.Position, _ streams.Mark, maxPending int) (Feed, error) {
+func (w *world) Feed(_ context.Context, from *streams.Position, known streams.Mark, maxPending int) (Feed, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	f := &worldFeed{w: w, inFlight: map[uint64]bool{}, maxPending: maxPending}
 	if from != nil {
 		if !from.Created.Equal(w.created) {
 			return nil, streams.ErrStreamRecreated
+		}
+		if known.Sequence > uint64(len(w.messages)) {
+			return nil, streams.ErrStreamTruncated
 		}
 		f.next = from.Sequence
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/trainer/archive"
 	"github.com/weir-rl/weir/trainer/archive/messages"
 	"github.com/weir-rl/weir/trainer/batch"
@@ -87,6 +88,35 @@ func (i *intake) readStreams() (out []time.Time, err error) {
 		}
 	}
 	return out, nil
+}
+
+// findArchived makes known the last message of the checkpoint's stream that the trainer's archive has, where the checkpoint knows of an
+// earlier message: the stream may have lost it since, or the run and its broker were restored from an older copy than the archive. It
+// returns how often the stream had lost messages as far as the archive knows; more often than the checkpoint knows is an error for which
+// streams.IsLost is true.
+func (i *intake) findArchived(s *checkpoint.State, known *streams.Mark) (losses int64, err error) {
+	cfg := i.cfg.Archive
+	if cfg.Messages.Bytes == 0 || cfg.Messages.ByRole() || s.Stream == "" {
+		return 0, nil
+	}
+	store := messages.Segments(cfg.MessagesFolder(i.store.Dir()))
+	if i.deps.Messages != nil {
+		store = i.deps.Messages
+	}
+	newest, err := messages.Newest(store, s.Created)
+	switch {
+	case err != nil:
+		i.deps.Log.Warn("whether the archive knows of later messages than the checkpoint is not known", "err", err)
+		return 0, nil
+	case newest == nil || newest.Losses < s.Losses:
+		return 0, nil
+	case newest.Losses > s.Losses:
+		return newest.Losses, fmt.Errorf("%w: the archive has messages of it from after %d such losses, and the checkpoint knows of %d",
+			streams.ErrStreamTruncated, newest.Losses, s.Losses)
+	case newest.Sequence > known.Sequence:
+		*known = streams.Mark{Sequence: newest.Sequence, Stored: newest.At}
+	}
+	return newest.Losses, nil
 }
 
 func (i *intake) closeKeeper() error {

@@ -59,7 +59,10 @@ func (i *intake) openFeed(ctx context.Context, c *checkpoint.Checkpoint, known *
 	s := &c.State
 	i.losses = s.Losses
 	from, last := streamPosition(s)
-	i.feed, err = i.deps.Stream.Feed(ctx, from, last, pending)
+	archived, err := i.findArchived(s, &last)
+	if err == nil {
+		i.feed, err = i.deps.Stream.Feed(ctx, from, last, pending)
+	}
 	if !streams.IsLost(err) {
 		if err != nil {
 			return nil, nil, fmt.Errorf("open the trajectory feed: %w", err)
@@ -80,7 +83,7 @@ func (i *intake) openFeed(ctx context.Context, c *checkpoint.Checkpoint, known *
 		return nil, nil, fmt.Errorf("open the trajectory feed: %w", err)
 	}
 	if identity := i.feed.Identity(); identity.Stream == s.Stream && identity.Created.Equal(s.Created) {
-		i.losses++
+		i.losses = max(i.losses, archived) + 1
 	}
 	return lost, gone, nil
 }

@@ -158,6 +158,31 @@ func walkAll(store Segments) iter.Seq2[*Kept, error] {
 	}
 }
 
+// Newest is the last message that a store has of the stream that was made then, without its bytes; nil where it has none. A segment that is
+// damaged is passed over.
+func Newest(store Segments, created time.Time) (newest *Kept, err error) {
+	segments, _, err := listSegments(store)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range slices.Backward(segments) {
+		if s.created != created.UnixNano() {
+			continue
+		}
+		err := readSegment(store, s.Name, func(r *segmentReader) error {
+			if n := len(r.index.Entries); n > 0 {
+				e := &r.index.Entries[n-1]
+				newest = &Kept{r.index.Life, Message{Sequence: e.Sequence, Subject: e.Subject, At: time.Unix(0, e.Stored).UTC()}, e.ID}
+			}
+			return nil
+		})
+		if newest != nil || err != nil && !isGone(err) && !errors.As(err, new(*Damage)) {
+			return newest, err
+		}
+	}
+	return nil, nil
+}
+
 // errStopped says that a walk wants no more messages.
 var errStopped = errors.New("stopped")
 
