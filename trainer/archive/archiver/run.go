@@ -91,6 +91,8 @@ type archiver struct {
 	life    messages.Life
 	owner   string
 	failing bool
+	// checked is whether the stream is known to hold, or to have purged, the messages of the life that the archive has.
+	checked bool
 }
 
 // replaceRequest puts a request in the place of an earlier request that is not taken up. A single goroutine calls it.
@@ -139,8 +141,11 @@ func (a *archiver) keepRequest(ctx context.Context, r *streams.KeepRequest) (don
 	if err := a.openLife(r); err != nil {
 		return false, err
 	}
-	before := a.archive.Last()
-	lost, fault := a.archive.Keep(ctx, source{a.Stream, r, a.After}, r.Sequence)
+	before, lost := a.archive.Last(), uint64(0)
+	fault := a.checkStream(ctx, r)
+	if fault == nil {
+		lost, fault = a.archive.Keep(ctx, source{a.Stream, r, a.After}, r.Sequence)
+	}
 	if ctx.Err() != nil {
 		return false, endOf(ctx, fault)
 	}
@@ -196,10 +201,37 @@ func (a *archiver) openLife(r *streams.KeepRequest) error {
 	if err != nil {
 		return fmt.Errorf("open the archive of messages: %w", err)
 	}
-	a.archive, a.life, a.owner = archive, life, r.Owner
+	a.archive, a.life, a.owner, a.checked = archive, life, r.Owner, false
 	a.Log.Info("keeping the messages of the trajectory stream", "created", life.Created, "losses", life.Losses,
 		"kept_up_to", archive.Last())
 	return nil
+}
+
+// checkStream returns an error for which streams.IsLost is true where the archive has messages that the stream of a request has lost, and
+// the trainer does not know, as where run and broker were restored from an older copy: other messages come in their place.
+func (a *archiver) checkStream(ctx context.Context, r *streams.KeepRequest) error {
+	if a.checked {
+		return nil
+	}
+	newest, err := messages.Newest(a.Store, r.Created)
+	switch {
+	case err != nil:
+		a.Log.Warn("whether the archive has messages that the stream has lost is not known", "err", err)
+		return nil
+	case newest == nil || newest.Losses < r.Losses:
+		a.checked = true
+		return nil
+	case newest.Losses > r.Losses:
+		err = fmt.Errorf("%w: it had been so %d times before, and %d times as the trainer knows", streams.ErrStreamTruncated,
+			newest.Losses, r.Losses)
+	default:
+		_, err = a.Stream.ReadStored(ctx, r.Position, streams.Mark{Sequence: newest.Sequence, Stored: newest.At}, 0, 0, 0)
+	}
+	if a.checked = err == nil; streams.IsLost(err) {
+		return fmt.Errorf("%w: the run was restored from an older copy than its archive: move the archive's segments of this stream elsewhere, "+
+			"whose names begin with %016x", err, uint64(r.Created.UnixNano()))
+	}
+	return err
 }
 
 func (a *archiver) closeArchive() {
@@ -227,6 +259,9 @@ func (a *archiver) describeKept(r *streams.KeepRequest, fault error) streams.Kep
 	if extra := len(kept.Gaps) - mostGaps; extra > 0 {
 		kept.Gaps[extra].After = kept.Gaps[0].After
 		kept.Gaps = kept.Gaps[extra:]
+	}
+	if streams.IsLost(fault) {
+		kept.Sequence, kept.Gaps = 0, nil // of which messages these are is not known
 	}
 	if fault != nil {
 		kept.Failure = fault.Error()

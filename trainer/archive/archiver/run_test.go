@@ -234,3 +234,39 @@ func TestTheFolderOfAnotherRunIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, unlock())
 }
+
+// A run and its broker were restored from an older copy than the archive of the role: the role told the trainer that it had kept messages of
+// sequences at which others came.
+func TestAnArchiveThatIsAheadOfItsStreamTellsThatNothingIsKept(t *testing.T) {
+	t.Parallel()
+	for _, losses := range []int64{0, 1} {
+		b, folder := localBench(t), messages.Folder{Dir: t.TempDir()}
+		b.publish(4)
+		life := messages.Life{Created: b.feed.Identity().Created.UTC(), Losses: losses}
+		a, err := messages.Open(folder, messages.Config{Bytes: 1 << 30}, messages.Owner{Run: "test"}, life, slog.New(slog.DiscardHandler))
+		require.NoError(t, err)
+		_, err = a.Keep(b.ctx, later{}, 9)
+		require.NoError(t, err)
+		require.NoError(t, a.Close())
+		stop, ended := b.runIn(folder, nil, nil)
+		r := b.request()
+		require.NoError(t, b.run.AskToKeep(b.ctx, r))
+		k := b.awaitWord(func(k *streams.Kept) bool { return k.Failure != "" || k.UpTo(r) > 0 })
+		require.Zero(t, k.UpTo(r), losses)
+		require.Contains(t, k.Failure, "move the archive's segments of this stream elsewhere", losses)
+		stop()
+		require.NoError(t, <-ended)
+		for m, err := range messages.All(folder) {
+			require.NoError(t, err)
+			require.EqualValues(t, 9, m.Sequence, losses)
+		}
+	}
+}
+
+// later is a stream of a time that was not restored.
+type later struct{}
+
+// ReadStored implements messages.Source.
+func (later) ReadStored(context.Context, uint64, uint64, int) (messages.Span, []messages.Message, error) {
+	return messages.Span{After: 0, Last: 9}, []messages.Message{{Sequence: 9, At: time.Unix(1700000000, 0), Data: []byte("x")}}, nil
+}
