@@ -29,7 +29,7 @@ func TakePlaceOf(ctx context.Context, tool Tool, call Call, patience time.Durati
 // errPlaced ends a wait for a place: the episode has another now, and its time runs.
 var errPlaced = errors.New("the episode has another place")
 
-// episodeKey is the key of an episode in the contexts of what takes places for it.
+// episodeKey is the key of an episode in the contexts in which its places are taken.
 type episodeKey struct{}
 
 // withEpisode returns a context in which [HoldTime] finds the episode.
@@ -94,7 +94,7 @@ func (e *Episode) takePlace(ctx context.Context, taker PlaceTaker, call Call) er
 	waiting, end := context.WithCancelCause(e.withEpisode(ctx))
 	defer end(nil)
 	defer e.activity.beginPlacing(func() { end(errPlaced) })()
-	patience := 2 * e.ticket.Limits.Timeout // who has a place may take all its time, and as much again for its score
+	patience := 2 * e.ticket.Limits.Timeout // an episode with a place may take all its time, and as much again for its score
 	own, err := taker.TakePlace(waiting, call, patience)
 	switch {
 	case err == nil && own:

@@ -121,3 +121,67 @@ tools:
 	require.Equal(t, 7, most)
 	require.Equal(t, map[string]int{"both": 2}, places)
 }
+
+// Finding 15a.4: a tool worker takes no more sessions of a task than its Starlark workers have places for.
+func TestAToolWorkerTakesNoMoreSessionsThanItsToolsHaveRoomFor(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "run.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(`
+tasks:
+  one: {type: dataset, files: [x.jsonl], tools: [starlark, calculator]}
+  two: {type: dataset, files: [x.jsonl], tools: [starlark, small]}
+  none: {type: dataset, files: [x.jsonl], tools: [calculator, here]}
+tools:
+  starlark: {on: workers, workers: 8, sessions_per_worker: 4}
+  small: {type: starlark, on: workers, workers: 3}
+  calculator: {on: workers}
+  here: {type: starlark, workers: 1}
+`), 0o600))
+	cfg, _, err := Resolve(builtin.Doors(), config.Sources{Files: []string{file}, Flags: map[string]string{"run.dir": t.TempDir()}})
+	require.NoError(t, err)
+	require.Equal(t, map[string]int{"one": 32, "two": 3}, mostSessions(cfg))
+}
+
+// Finding 15a.4: an episode that has a place waits for a Starlark worker in its own time, of which the configuration is told before the run. An episode
+// that takes no other place is not cut off, and nothing is said.
+func TestATaskWithOtherPlacesAndFewStarlarkWorkersIsNamed(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, tools, agent string
+		concurrency        string
+		want               []string
+	}{
+		{"no other place", "[starlark, calculator]", "{type: chat}", "24", nil},
+		{"enough workers", "[starlark, python]", "{type: chat}", "8", nil},
+		{"a sandbox", "[starlark, python]", "{type: chat}", "24", []string{
+			"tools.starlark has room for 8 sessions of task mine, of whose episodes 24 at once take other places (tools.python) too: those that " +
+				"have one wait for its room in their own time: raise tools.starlark.workers until it has room for 24, or set producer.concurrency to 8 or less",
+		}},
+		{"the agent's", "[starlark]", "{type: command, run: [agent]}", "9", []string{
+			"tools.starlark has room for 8 sessions of task mine, of whose episodes 9 at once take other places (agents.mine) too: those that " +
+				"have one wait for its room in their own time: raise tools.starlark.workers until it has room for 9, or set producer.concurrency to 8 or less",
+		}},
+		{"two", "[starlark, large]", "{type: chat}", "24", []string{
+			"tools.starlark has room for 8 sessions of task mine, of whose episodes 24 at once take other places (tools.large) too: those that " +
+				"have one wait for its room in their own time: raise tools.starlark.workers until it has room for 24, or set producer.concurrency to 8 or less",
+		}},
+		{"at tool workers", "[away, python]", "{type: chat}", "24", nil},
+	} {
+		file := filepath.Join(t.TempDir(), "run.yaml")
+		require.NoError(t, os.WriteFile(file, []byte(`
+tasks:
+  mine: {type: dataset, files: [x.jsonl], agent: mine, tools: `+c.tools+`}
+agents:
+  mine: `+c.agent+`
+tools:
+  starlark: {workers: 4, sessions_per_worker: 2}
+  large: {type: starlark}
+  away: {type: starlark, workers: 1, on: workers}
+`), 0o600))
+		cfg, _, err := Resolve(builtin.Doors(), config.Sources{Files: []string{file}, Flags: map[string]string{
+			"run.dir": t.TempDir(), "eval.every": "0", "producer.concurrency": c.concurrency,
+		}})
+		require.NoError(t, err, c.name)
+		require.Equal(t, c.want, FewPlaces(cfg, cfg.Run.Producers, true), c.name)
+	}
+}

@@ -71,7 +71,7 @@ func (p *toolsRole) serveSessions(ctx context.Context) error {
 	defer p.keepPresence(ctx, p.run, "tools", p.own.Name)()
 	p.log.Info("serving tools", "worker", p.own.Name, "sessions", p.own.Sessions, "calls", p.own.Calls)
 	return toolworker.Run(ctx, p.own, toolworker.Deps{
-		Stream: p.run, Tools: served, Sandboxes: sandboxes, Places: places, Metrics: metrics,
+		Stream: p.run, Tools: served, Sandboxes: sandboxes, Places: places, Most: mostSessions(p.cfg), Metrics: metrics,
 		Ready: func(err error) { p.health.Set("sessions", err) },
 	})
 }

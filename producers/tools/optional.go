@@ -14,6 +14,13 @@ type Unrewarded interface {
 	NoProcessReward()
 }
 
+// Bounded is the configuration of a tool that has room for so many sessions of a task at once in a process. Further sessions wait, with
+// their first call, until others are closed.
+type Bounded interface {
+	// MostSessions is how many, > 0.
+	MostSessions() int
+}
+
 // Common is the configuration of a tool that may give all episodes the same session, which then takes a single place in the pool of
 // sandboxes.
 type Common interface {

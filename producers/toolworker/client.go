@@ -157,7 +157,7 @@ type exchange struct {
 	reply  string
 	data   []byte
 	heard  time.Time // when the worker last sent something
-	// sent counts the messages of the request, refused those that the broker could not deliver.
+	// sent counts the messages of the request, refused the messages that the broker could not deliver.
 	sent, refused int
 }
 

@@ -12,7 +12,8 @@ type Config struct {
 	// name made of the machine's name and the process.
 	Name string `koanf:"name"`
 	// Sessions is how many episodes may have a session at once, > 0; fewer where their tools would need more sandboxes than
-	// sandbox.most. A full worker refuses the next, which goes to another worker or waits. Defaults to 256.
+	// sandbox.most, or more Starlark workers than there may be. A full worker refuses the next, which goes to another worker
+	// or waits. Defaults to 256.
 	Sessions int `koanf:"sessions"`
 	// Calls is how many calls are worked on at once, > 0. Defaults to 32.
 	Calls int `koanf:"calls"`

@@ -31,9 +31,12 @@ type Deps struct {
 	Tools map[string][]producers.Tool
 	// Sandboxes is how many sandboxes the worker has for its sessions, and Places how many of them a session of a task takes; a task that
 	// is left out takes none. Sessions that would need more than there are wait as at a full worker; a session that needs more than
-	// all is alone among those that need any.
+	// all is alone among the sessions that need any.
 	Sandboxes int
 	Places    map[string]int
+	// Most is how many sessions of a task the tools of that task have room for beside; a task that is left out has no such bound. Sessions
+	// beyond wait as at a full worker.
+	Most map[string]int
 	// Metrics may be nil.
 	Metrics *Metrics
 	// Ready is called when sessions can be opened; it may be nil.
@@ -137,7 +140,7 @@ func (s *server) serveMessages(done <-chan struct{}, subs []*nats.Subscription) 
 	}
 }
 
-// endSubscriptions ends the subscriptions and answers what still came: without an answer a caller would wait.
+// endSubscriptions ends the subscriptions and answers the messages that still came: without an answer a caller would wait.
 func (s *server) endSubscriptions(subs []*nats.Subscription) {
 	for _, sub := range subs {
 		_ = sub.Drain() // fails only when the connection is gone

@@ -19,6 +19,7 @@ type server struct {
 	cfg     Config
 	stream  Stream
 	tools   map[string][]producers.Tool
+	most    map[string]int // sessions of a task
 	metrics *Metrics
 	in      chan *nats.Msg
 	slots   chan struct{}
@@ -30,6 +31,7 @@ type server struct {
 	mu       sync.Mutex
 	sessions map[string]*session // by name; replaced sessions are left out
 	open     int                 // sessions that are not wholly ended
+	openOf   map[string]int      // the same by task
 	room     admission           // to the sandboxes that they may take
 	waiting  int                 // requests that wait for a slot
 	draining bool
@@ -40,6 +42,7 @@ func newServer(cfg Config, deps Deps) *server {
 		cfg: cfg, stream: deps.Stream, tools: deps.Tools, room: admission{sandboxes: deps.Sandboxes, places: deps.Places},
 		metrics: deps.Metrics, in: make(chan *nats.Msg, maxReceived),
 		slots: make(chan struct{}, cfg.Calls), empty: make(chan struct{}), sessions: map[string]*session{},
+		most: deps.Most, openOf: map[string]int{},
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	return s
@@ -85,6 +88,11 @@ func (s *server) beginSession(req *schemas.ToolRequest, reply string) {
 	case s.open >= s.cfg.Sessions && before == nil:
 		s.refuseRequest(reply, req, "sessions", schemas.ToolBusy, fmt.Sprintf("tool worker %s is full: it takes %d sessions", s.cfg.Name, s.cfg.Sessions))
 		return
+	case before == nil && s.most[req.Task] > 0 && s.openOf[req.Task] >= s.most[req.Task]:
+		s.refuseRequest(reply, req, "sessions", schemas.ToolBusy,
+			fmt.Sprintf("tool worker %s is full: its tools have room for %d sessions of task %s: "+
+				"raise workers of tools.starlark, or start further workers", s.cfg.Name, s.most[req.Task], req.Task))
+		return
 	case before == nil && !s.room.admits(req.Session, req.Task, time.Now()):
 		s.refuseRequest(reply, req, "sessions", schemas.ToolBusy,
 			fmt.Sprintf("tool worker %s is full: a session takes %d of its %d sandboxes, and others may take %d: "+
@@ -102,6 +110,7 @@ func (s *server) beginSession(req *schemas.ToolRequest, reply string) {
 	}
 	s.sessions[req.Session] = made
 	s.open++
+	s.openOf[req.Task]++
 	s.room.taken += s.room.places[req.Task]
 	s.metrics.countOpened()
 	made.takeRequest(req, reply)
@@ -146,6 +155,7 @@ func (s *server) startDraining() {
 // sessionLeft counts a session that is wholly ended. The lock is held.
 func (s *server) sessionLeft(task string) {
 	s.open--
+	s.openOf[task]--
 	s.room.taken -= s.room.places[task]
 	s.noteEmpty()
 }

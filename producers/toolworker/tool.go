@@ -110,7 +110,7 @@ func (p placed) TakePlace(ctx context.Context, call producers.Call, patience tim
 	return producers.TakePlaceOf(ctx, p.Tool, call, patience)
 }
 
-// Effects are those of the tool here.
+// Effects are the effects of the tool here.
 func (p placed) Effects() producers.Effects { return producers.EffectsOf(p.Tool) }
 
 // sessionOf is the binding of an episode whose session is open.

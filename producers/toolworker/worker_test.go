@@ -282,6 +282,55 @@ func TestAWorkerTakesNoMoreSessionsThanItHasSandboxesFor(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
+// Finding 15a.4: a worker took more sessions than their tools had room for, and those beyond waited with their first call, in their own time.
+func TestAWorkerTakesNoMoreSessionsThanItsToolsHaveRoomFor(t *testing.T) {
+	f := newField(t)
+	run := f.attach()
+	tools := []producers.Tool{&counter{}}
+	ctx, stop := context.WithCancel(t.Context())
+	ready, ended := make(chan struct{}), make(chan error, 1)
+	config := toolworker.DefaultConfig()
+	config.Name, config.Grace = "a", time.Millisecond
+	go func() {
+		ended <- toolworker.Run(ctx, config, toolworker.Deps{
+			Stream: run, Tools: map[string][]producers.Tool{"two": tools, "one": tools, "any": tools},
+			Most: map[string]int{"two": 2, "one": 1}, Ready: func(error) { close(ready) },
+		})
+	}()
+	<-ready
+	for i, c := range []struct {
+		op      schemas.ToolOp
+		session string
+		want    schemas.ToolOutcome
+	}{
+		{schemas.ToolOpOpen, "two-a", schemas.ToolOK},
+		{schemas.ToolOpOpen, "one-a", schemas.ToolOK},
+		{schemas.ToolOpOpen, "one-b", schemas.ToolBusy},
+		{schemas.ToolOpOpen, "two-b", schemas.ToolOK},
+		{schemas.ToolOpOpen, "two-c", schemas.ToolBusy},
+		{schemas.ToolOpOpen, "any-a", schemas.ToolOK},
+		{schemas.ToolOpOpen, "any-b", schemas.ToolOK},
+		{schemas.ToolOpClose, "one-a", schemas.ToolOK},
+		{schemas.ToolOpOpen, "two-c", schemas.ToolBusy},
+		{schemas.ToolOpOpen, "one-b", schemas.ToolOK},
+		{schemas.ToolOpClose, "two-a", schemas.ToolOK},
+		{schemas.ToolOpOpen, "two-c", schemas.ToolOK},
+	} {
+		task, _, _ := strings.Cut(c.session, "-")
+		ask := &schemas.ToolRequest{Run: "test", Session: c.session, Opening: "x", Op: c.op, Task: task}
+		if c.op == schemas.ToolOpClose {
+			ask.Sequence, ask.Answered = 1, 1
+		}
+		reply := f.raw(run.NATS(), run.ToolsSubject(), ask)
+		require.Equal(t, c.want, reply.Outcome, "%d: %s: %s", i, c.session, reply.Error)
+		if c.want == schemas.ToolBusy {
+			require.Contains(t, reply.Error, "raise workers of tools.starlark")
+		}
+	}
+	stop()
+	require.NoError(t, <-ended)
+}
+
 // loud is a run whose log a test reads.
 type loud struct {
 	toolworker.Stream

@@ -36,7 +36,7 @@ type Config struct {
 	// SessionsPerWorker is how many episodes share a process, > 0. With 1 an episode can harm itself alone; more need less memory, and
 	// a cell that ends its worker costs its neighbours their variables, of which they are told. Defaults to 1.
 	SessionsPerWorker int `koanf:"sessions_per_worker"`
-	// Workers bounds the processes, > 0; an episode that finds none free waits. Defaults to 256.
+	// Workers bounds the processes of a task, > 0. An episode that finds no place waits, which is no part of its time. Defaults to 256.
 	Workers int `koanf:"workers"`
 }
 
@@ -47,6 +47,9 @@ func DefaultConfig() Config {
 		NotepadBytes: 4096, Submit: true, SessionsPerWorker: 1, Workers: 256,
 	}
 }
+
+// MostSessions is how many episodes have places at the workers at once.
+func (c Config) MostSessions() int { return c.Workers * c.SessionsPerWorker }
 
 // The greatest texts that a message of the protocol carries.
 const (

@@ -8,7 +8,7 @@ import (
 )
 
 // attachWorker gives a session a worker, if it has none. A shared worker that ended between two cells cost the session its variables: the
-// agent is told, with what its cell comes to in a worker of its own, since its objects in the memory of the first worker may be the cause.
+// agent is told, with the outcome of its cell in a worker of its own, since its objects in the memory of the first worker may be the cause.
 // So is a session whose own worker ended for want of memory. Else that was no fault of the session's, and is the machinery's failure.
 func (t *Tool) attachWorker(ctx context.Context, s *session) error {
 	if w := s.worker; w != nil {
@@ -24,7 +24,7 @@ func (t *Tool) attachWorker(ctx context.Context, s *session) error {
 			return fmt.Errorf("%w: starlark: the worker %s between two cells", producers.ErrUnavailable, w.howEnded())
 		}
 	}
-	w, err := t.takeWorker(ctx, s.own)
+	w, err := t.takeWorker(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -36,25 +36,32 @@ func (t *Tool) attachWorker(ctx context.Context, s *session) error {
 	return nil
 }
 
-// takeWorker takes a place in a worker: in a worker that has room, else in a new worker, for which it waits where there are as many as
-// there may be.
-func (t *Tool) takeWorker(ctx context.Context, own bool) (*worker, error) {
-	if own {
+// takeWorker has a session join a worker, once it has a place: a worker that has room, else a new worker. With a place there is room,
+// but for the moments in which workers begin and end.
+func (t *Tool) takeWorker(ctx context.Context, s *session) (*worker, error) {
+	if err := t.takePlace(ctx, s, 0); err != nil {
+		return nil, err
+	}
+	if s.own {
 		select {
 		case t.slots <- struct{}{}:
-			return t.startWorker(true)
+			return t.startWorker(t.takeAll(s))
 		default:
 		}
 	}
-	if w := t.takeShared(); w != nil {
-		return w, nil
+	for {
+		w, changed := t.takeShared()
+		if w != nil {
+			return w, nil
+		}
+		select {
+		case t.slots <- struct{}{}:
+			return t.startWorker(false)
+		case <-changed:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w: starlark: all %d workers are taken: %w", producers.ErrUnavailable, t.cfg.Workers, context.Cause(ctx))
+		}
 	}
-	select {
-	case t.slots <- struct{}{}:
-	case <-ctx.Done():
-		return nil, fmt.Errorf("%w: starlark: all %d workers are taken: %w", producers.ErrUnavailable, t.cfg.Workers, context.Cause(ctx))
-	}
-	return t.startWorker(false)
 }
 
 // startWorker starts a worker in a slot that was taken.
@@ -68,21 +75,28 @@ func (t *Tool) startWorker(own bool) (*worker, error) {
 	defer t.mu.Unlock()
 	w.sessions, w.own = 1, own
 	t.workers[w] = true
+	t.noteChange()
 	return w, nil
 }
 
-// takeShared takes a place in a worker with room; nil where there is none.
-func (t *Tool) takeShared() *worker {
+// noteChange wakes all that wait for room in a worker. The lock is held.
+func (t *Tool) noteChange() {
+	close(t.changed)
+	t.changed = make(chan struct{})
+}
+
+// takeShared joins a worker with room; nil where there is none until changed is closed.
+func (t *Tool) takeShared() (joined *worker, changed <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for w := range t.workers {
 		if w.sessions < t.cfg.SessionsPerWorker && !w.own && w.isAlive() {
 			w.sessions++
 			w.crowded = true
-			return w
+			return w, nil
 		}
 	}
-	return nil
+	return nil, t.changed
 }
 
 // reserveWorker keeps a worker for the only session that it has; false where it has several.
@@ -105,6 +119,7 @@ func (t *Tool) detachWorker(s *session) {
 	s.worker = nil
 	t.mu.Lock()
 	w.sessions--
+	t.noteChange()
 	last := w.sessions == 0
 	if last {
 		delete(t.workers, w)

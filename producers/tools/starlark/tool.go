@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"go.starlark.net/syntax"
 
@@ -21,12 +22,16 @@ import (
 type Tool struct {
 	cfg    Config
 	worlds []tasks.World
-	// slots has room for the workers that there may be.
-	slots chan struct{}
+	// slots has room for the workers that there may be, places for their sessions. taken is how many sessions got a place so far, few
+	// whether any had to wait for it.
+	slots, places chan struct{}
+	taken         atomic.Int64
+	few           atomic.Bool
 
 	mu       sync.Mutex
 	sessions map[string]*session // by episode
 	workers  map[*worker]bool
+	changed  chan struct{} // closed, and made anew, when a worker has begun or has a session less
 }
 
 // New makes the tool of a task whose worlds its cells can call.
@@ -35,7 +40,8 @@ func New(cfg Config, worlds []tasks.World) (*Tool, error) {
 		return nil, err
 	}
 	return &Tool{
-		cfg: cfg, worlds: worlds, slots: make(chan struct{}, cfg.Workers), sessions: map[string]*session{}, workers: map[*worker]bool{},
+		cfg: cfg, worlds: worlds, slots: make(chan struct{}, cfg.Workers), places: make(chan struct{}, cfg.MostSessions()),
+		sessions: map[string]*session{}, workers: map[*worker]bool{}, changed: make(chan struct{}),
 	}, nil
 }
 
@@ -51,6 +57,14 @@ type session struct {
 	lost   bool    // the variables of earlier cells are gone, and the agent has not been told
 	own    bool    // it lost a worker that others shared, and gets a worker of its own
 	closed bool
+
+	// taking has an entry while a call waits for the session's place.
+	taking  chan struct{}
+	placing sync.Mutex
+	// Guarded by placing: how many places at workers it has, and whether it has given them back for good. With a worker of its own it has
+	// all of that worker.
+	places int
+	left   bool
 }
 
 // Spec describes the tool.
@@ -68,7 +82,7 @@ func (t *Tool) Spec() producers.ToolSpec {
 // Open opens the episode's world; no process starts before the first cell.
 func (t *Tool) Open(_ context.Context, s producers.Session) error {
 	made := &session{
-		id: rand.Text(), functions: map[string]tasks.Functions{},
+		id: rand.Text(), functions: map[string]tasks.Functions{}, taking: make(chan struct{}, 1),
 		opening: opening{NotepadBytes: t.cfg.NotepadBytes, Submit: t.cfg.Submit},
 	}
 	if t.cfg.SingleCalls {
@@ -148,9 +162,7 @@ func (s *session) closeWorlds() error {
 // Call runs its arguments as a cell. A fault of the cell is an observation, and so is the end of a worker that several episodes shared. A
 // worker that cannot be had, or that the machine ended between two cells, is the machinery's failure.
 func (t *Tool) Call(ctx context.Context, call producers.Call) (producers.Observation, error) {
-	t.mu.Lock()
-	s := t.sessions[call.Episode]
-	t.mu.Unlock()
+	s := t.sessionOf(call.Episode)
 	if s == nil {
 		return producers.Observation{}, fmt.Errorf("%w: starlark: episode %q has no open session", producers.ErrUnavailable, call.Episode)
 	}
@@ -276,6 +288,7 @@ func (t *Tool) Close(_ context.Context, episode string) error {
 	defer s.mu.Unlock()
 	s.closed = true
 	t.detachWorker(s)
+	t.leavePlaces(s)
 	return s.closeWorlds()
 }
 

@@ -23,6 +23,12 @@ func Outwait(t *testing.T, m *workspace.Manager, tool producers.Tool, arguments,
 	pool, err := m.Ready(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 1, pool.Config().Most)
+	OutwaitPlace(t, tool, arguments, want, func() bool { return pool.Stats().Waiting == 1 })
+}
+
+// OutwaitPlace is Outwait of a tool with a single place that is free; waits reports whether a call waits for that.
+func OutwaitPlace(t *testing.T, tool producers.Tool, arguments, want string, waits func() bool) {
+	t.Helper()
 	has, release := make(chan struct{}), make(chan struct{})
 	type played struct {
 		trajectory *schemas.Trajectory
@@ -60,7 +66,7 @@ func Outwait(t *testing.T, m *workspace.Manager, tool producers.Tool, arguments,
 		require.FailNow(t, "the first episode has no place", "%v", p.err)
 	}
 	second := play("second", OutwaitLimit, func() {})
-	require.Eventually(t, func() bool { return pool.Stats().Waiting == 1 }, time.Minute, time.Millisecond)
+	require.Eventually(t, waits, time.Minute, time.Millisecond)
 	select {
 	case p := <-second:
 		require.FailNow(t, "the second episode waited no longer", "%v: %v", p.err, p.trajectory)
