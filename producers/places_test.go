@@ -330,3 +330,45 @@ func TestATicketForWhoseCallNobodyHasRoomHasNotFailed(t *testing.T) {
 		})
 	}
 }
+
+// crowded is a tool with a session that nobody can bring back, for whose first call nobody has room at first.
+type crowded struct {
+	*counted
+	refused int
+}
+
+func (c *crowded) TakePlace(context.Context, producers.Call, time.Duration) (own bool, err error) {
+	if c.refused++; c.refused == 1 {
+		return false, fmt.Errorf("%w: all 64 are in use", producers.ErrNoRoom)
+	}
+	return true, nil
+}
+
+// With a journal an episode for whose call nobody had room goes on where it was: the call was not made, and no token is sampled again.
+func TestAnEpisodeForWhoseCallNobodyHasRoomGoesOnFromItsJournal(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ticket := journalTicket(secondSeed)
+		policy := newSeeded(250 * time.Millisecond)
+		tool := &crowded{newCounted("look", producers.EffectsLost, time.Second), 1}
+		env := journalEnvironment(t, policy, 8, tool)
+		want := undisturbed(t, ticket, env)
+		policy.Forget()
+		tool.refused = 0
+		led := newLedger(newStream())
+		led.left, led.closedForGood = 1, true // what goes back comes below
+		deps := producers.Deps{Stream: led, Environments: map[string]producers.Environment{"t": env}}
+		led.offer(ticket, 1)
+		p := startWith(t, journalConfig("p1", producers.JournalOn), deps)
+		<-time.After(time.Minute)
+		p.stop()
+		require.Equal(t, 1, led.released)
+		led.offer(ticket, 2)
+		p = startWith(t, journalConfig("p2", producers.JournalOn), deps)
+		<-led.idle
+		p.stop()
+		require.Empty(t, led.closed)
+		require.Equal(t, plainTrajectory(want), plainTrajectory(withDurations(led.published[0], want)))
+		require.Equal(t, want.ActionTokens(), countSampled(policy), "each token was sampled once")
+	})
+}
