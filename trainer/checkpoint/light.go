@@ -75,6 +75,14 @@ func damageIn(err error) (found []*Damage) {
 	return found
 }
 
+// asErrors are damages as errors.
+func asErrors(found []*Damage) (out []error) {
+	for _, d := range found {
+		out = append(out, d)
+	}
+	return out
+}
+
 // findFull finds the newest whole full checkpoint from which the tensors of a light checkpoint can be learnt again, with the records of the
 // steps since, whose batches are whole. The error is made of *Damage where there is none; it wraps ErrRecord where the record lacks lines
 // after the newest whole full checkpoint.
@@ -92,8 +100,12 @@ func (s *Store) findFull(c *Checkpoint) error {
 		full, err := Read(s.Path(step), step)
 		if err == nil {
 			c.Since, err = s.recordsSince(full, c)
-			if errors.Is(err, ErrRecord) && !whole && !isPassedOver(s.cfg.Dir, c.State.Step) {
+			switch {
+			case !errors.Is(err, ErrRecord):
+			case !whole && !isPassedOver(s.cfg.Dir, c.State.Step):
 				return err
+			case whole: // lines before the newest whole full checkpoint are not asked for
+				err = errors.Join(asErrors(damageIn(err))...)
 			}
 			whole = true
 		}
