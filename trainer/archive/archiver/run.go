@@ -163,6 +163,9 @@ func (a *archiver) keepRequest(ctx context.Context, r *streams.KeepRequest) (don
 		return false, endOf(ctx, err)
 	}
 	a.After("tell")
+	if streams.IsLost(fault) {
+		a.closeArchive() // what is there by the next request is read anew
+	}
 	// A request of a stream that is gone is not tried again: the trainer finds that out, and asks for the stream that took its place.
 	return fault == nil || streams.IsLost(fault), nil
 }
@@ -228,8 +231,8 @@ func (a *archiver) checkStream(ctx context.Context, r *streams.KeepRequest) erro
 		_, err = a.Stream.ReadStored(ctx, r.Position, streams.Mark{Sequence: newest.Sequence, Stored: newest.At}, 0, 0, 0)
 	}
 	if a.checked = err == nil; streams.IsLost(err) {
-		return fmt.Errorf("%w: the run was restored from an older copy than its archive: move the archive's segments of this stream elsewhere, "+
-			"whose names begin with %016x", err, uint64(r.Created.UnixNano()))
+		return fmt.Errorf("%w: the run was restored from an older copy than its archive: stop weir archive, move the archive's segments of this "+
+			"stream elsewhere, whose names begin with %016x, and start it again", err, uint64(r.Created.UnixNano()))
 	}
 	return err
 }

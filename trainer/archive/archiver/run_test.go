@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -269,4 +271,40 @@ type later struct{}
 // ReadStored implements messages.Source.
 func (later) ReadStored(context.Context, uint64, uint64, int) (messages.Span, []messages.Message, error) {
 	return messages.Span{After: 0, Last: 9}, []messages.Message{{Sequence: 9, At: time.Unix(1700000000, 0), Data: []byte("x")}}, nil
+}
+
+// Finding 16b.3: segments that were moved while the role ran, as its failure said, were told as kept, and so was what came after them.
+func TestSegmentsThatAreMovedAreNotToldAsKept(t *testing.T) {
+	b := localBench(t)
+	folder := messages.Folder{Dir: t.TempDir()}
+	b.publish(4)
+	a, err := messages.Open(folder, messages.Config{Bytes: 1 << 30}, messages.Owner{Run: "test"},
+		messages.Life{Created: b.feed.Identity().Created.UTC()}, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	_, err = a.Keep(t.Context(), later{}, 9)
+	require.NoError(t, err)
+	require.NoError(t, a.Close())
+	stop, ended := b.runIn(folder, nil, nil)
+	r := b.request()
+	require.NoError(t, b.run.AskToKeep(b.ctx, r))
+	b.awaitWord(func(k *streams.Kept) bool { return k.Failure != "" })
+	all, err := filepath.Glob(filepath.Join(folder.Dir, "*.seg"))
+	require.NoError(t, err)
+	require.NotEmpty(t, all)
+	elsewhere := t.TempDir()
+	for _, path := range all {
+		require.NoError(t, os.Rename(path, filepath.Join(elsewhere, filepath.Base(path))))
+	}
+	require.NoError(t, b.run.AskToKeep(b.ctx, r))
+	told := b.awaitWord(func(k *streams.Kept) bool { return k.Failure == "" && k.UpTo(r) > 0 })
+	require.EqualValues(t, 4, told.UpTo(r))
+	require.Empty(t, told.Gaps)
+	kept := 0
+	for _, err := range messages.All(folder) {
+		require.NoError(t, err)
+		kept++
+	}
+	require.Equal(t, 4, kept)
+	stop()
+	require.NoError(t, <-ended)
 }
