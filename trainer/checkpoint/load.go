@@ -87,7 +87,8 @@ func isPassedOver(dir string, step int64) bool {
 	return err == nil && !isFull(dir, step)
 }
 
-// ReadState reads the state of the newest checkpoint whose state is readable, without verifying the checkpoint; nil when there is none.
+// ReadState reads the state of the newest checkpoint whose state is readable and that no start has passed over, without verifying the
+// checkpoint; nil when there is none.
 func ReadState(dir string) (*State, error) {
 	steps, err := Steps(dir)
 	if err != nil {
@@ -95,7 +96,7 @@ func ReadState(dir string) (*State, error) {
 	}
 	for _, step := range steps {
 		var state State
-		if readJSON(filepath.Join(StepDir(dir, step), stateFile), &state) == nil && state.Step == step {
+		if readJSON(filepath.Join(StepDir(dir, step), stateFile), &state) == nil && state.Step == step && !isPassedOver(dir, step) {
 			return &state, nil
 		}
 	}

@@ -43,6 +43,10 @@ func TestARunThatWentBackBehindLightCheckpointsIsWhole(t *testing.T) {
 	require.Zero(t, found.Last)
 	require.Contains(t, found.Notes, "the checkpoint of step 5 was passed over by a start, and the run went back")
 
+	state, err := ReadState(s.Dir())
+	require.NoError(t, err)
+	require.Zero(t, state.Step)
+
 	// Without the mark of the start it is as if somebody had removed the lines.
 	mark := filepath.Join(s.Path(5), passedFile)
 	text, err := os.ReadFile(mark)

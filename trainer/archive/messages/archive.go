@@ -167,6 +167,9 @@ func (a *Archive) Keep(ctx context.Context, from Source, upTo uint64) (lost uint
 		if span.Last == span.After { // nothing is left: the next segment begins with the gap, and counts it
 			return lost, nil
 		}
+		if a.last == 0 && a.hasEarlier(span.After) {
+			a.last = span.After // they were kept before the stream lost messages
+		}
 		if span.After > a.last {
 			lost += span.After - a.last
 			a.gaps = append(a.gaps, Span{a.last, span.After})
@@ -177,6 +180,13 @@ func (a *Archive) Keep(ctx context.Context, from Source, upTo uint64) (lost uint
 	}
 	a.tidySegments()
 	return lost, nil
+}
+
+// hasEarlier reports whether the archive has messages up to a sequence from before the stream last lost messages.
+func (a *Archive) hasEarlier(upTo uint64) bool {
+	return slices.ContainsFunc(a.segments, func(s listed) bool {
+		return s.created == a.life.Created.UnixNano() && s.losses < a.life.Losses && s.Last >= upTo
+	})
 }
 
 // Gaps are the messages up to Last that had left the stream before they were kept, oldest first.
