@@ -8,8 +8,9 @@ import (
 )
 
 // attachWorker gives a session a worker, if it has none. A shared worker that ended between two cells cost the session its variables: the
-// agent is told, with the outcome of its cell in a worker of its own, since its objects in the memory of the first worker may be the cause.
-// So is a session whose own worker ended for want of memory. Else that was no fault of the session's, and is the machinery's failure.
+// agent is told, with the outcome of its cell in a worker of its own, since its objects in the memory of the first worker may be the
+// cause. So is a session whose own worker ended for want of memory. Else that was no fault of the session's, and is the machinery's
+// failure.
 func (t *Tool) attachWorker(ctx context.Context, s *session) error {
 	if w := s.worker; w != nil {
 		if w.isAlive() {
@@ -24,17 +25,27 @@ func (t *Tool) attachWorker(ctx context.Context, s *session) error {
 			return fmt.Errorf("%w: starlark: the worker %s between two cells", producers.ErrUnavailable, w.howEnded())
 		}
 	}
-	w, err := t.takeWorker(ctx, s)
-	if err != nil {
-		return err
-	}
-	s.worker = w
-	if err := w.sendRequest(request{Session: s.id, Open: &s.opening}); err != nil {
+	for attempt := 1; ; attempt++ {
+		w, err := t.takeWorker(ctx, s)
+		if err != nil {
+			return err
+		}
+		s.worker = w
+		if err = w.sendRequest(request{Session: s.id, Open: &s.opening}); err == nil {
+			return nil
+		}
+		t.mu.Lock()
+		crowded := w.crowded
+		t.mu.Unlock()
 		t.detachWorker(s)
-		return fmt.Errorf("%w: starlark: %w", producers.ErrUnavailable, err)
+		if !crowded || attempt == maxAttaching { // else a neighbour's cell has just ended it
+			return fmt.Errorf("%w: starlark: %w", producers.ErrUnavailable, err)
+		}
 	}
-	return nil
 }
+
+// maxAttaching is in how many workers a session is opened at most: in each before, it was not alone.
+const maxAttaching = 8
 
 // takeWorker has a session join a worker, once it has a place: a worker that has room, else a new worker. With a place there is room,
 // but for the moments in which workers begin and end.

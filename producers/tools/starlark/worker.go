@@ -141,8 +141,8 @@ type cellHost struct {
 	reserve func() bool
 }
 
-// runCell runs a cell. After any error the cell is over, and the variables of its session are to be given up; after errTooSlow and errEnded
-// the worker is dead.
+// runCell runs a cell, which may go on for limit without a call of a function. After any error the cell is over, and the variables of its
+// session are to be given up; after errTooSlow and errEnded the worker is dead.
 func (w *worker) runCell(ctx context.Context, session string, c cell, limit time.Duration, host cellHost) (*finished, error) {
 	id, replies := rand.Text(), make(chan reply, 1)
 	w.mu.Lock()
@@ -166,14 +166,15 @@ func (w *worker) runCell(ctx context.Context, session string, c cell, limit time
 			}
 			result, err := host.answer(*r.Call)
 			if err != nil {
-				w.stopCell(id, replies, timer.C, host.reserve())
+				w.stopCell(id, replies, limit, host.reserve())
 				return nil, err
 			}
+			timer.Reset(limit) // in the function's time the cell could not be interrupted
 			if err := w.sendRequest(request{ID: id, Answer: &result}); err != nil {
 				return nil, err
 			}
 		case <-ctx.Done():
-			w.stopCell(id, replies, timer.C, host.reserve())
+			w.stopCell(id, replies, limit, host.reserve())
 			return nil, context.Cause(ctx)
 		case <-timer.C:
 			w.killProcess()
@@ -192,8 +193,8 @@ func (w *worker) runCell(ctx context.Context, session string, c cell, limit time
 }
 
 // stopCell ends a cell whose call has ended. A worker that is reserved for the cell's session ends too; in a worker that other sessions
-// share the cell is interrupted, and costs those sessions their variables only where the cell goes on until overdue.
-func (w *worker) stopCell(id string, replies <-chan reply, overdue <-chan time.Time, reserved bool) {
+// share the cell is interrupted, and costs the other sessions their variables only where the cell goes on for limit.
+func (w *worker) stopCell(id string, replies <-chan reply, limit time.Duration, reserved bool) {
 	if reserved {
 		w.killProcess()
 		return
@@ -201,13 +202,15 @@ func (w *worker) stopCell(id string, replies <-chan reply, overdue <-chan time.T
 	if w.sendRequest(request{ID: id, Stop: true}) != nil {
 		return // the worker has ended
 	}
+	overdue := time.NewTimer(limit)
+	defer overdue.Stop()
 	for {
 		select {
 		case r := <-replies:
 			if r.Done != nil {
 				return
 			}
-		case <-overdue:
+		case <-overdue.C:
 			w.killProcess()
 			return
 		case <-w.ended:

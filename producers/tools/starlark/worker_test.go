@@ -182,6 +182,57 @@ func TestACellThatIsGivenUpCostsItsNeighboursNothing(t *testing.T) {
 	require.Empty(t, shared.waiting)
 }
 
+// Finding 15a.5: a function of the world that took longer than twice the cell's time ended the worker that others share, whether its cell was given up
+// meanwhile or not: the time in which the cell could be interrupted had passed while it could not be.
+func TestASlowFunctionCostsItsNeighboursNothing(t *testing.T) {
+	t.Parallel()
+	for name, givenUp := range map[string]bool{"given up": true, "comes back": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			world := &slow{reached: make(chan struct{}, 1), let: make(chan struct{})}
+			const limit = time.Second
+			tool := newTool(t, func(cfg *Config) { cfg.SessionsPerWorker, cfg.CellTimeout = 2, limit }, world)
+			for _, episode := range []string{"a", "b"} {
+				open(t, tool, episode)
+				run(t, tool, episode, "x = 1")
+			}
+			w := workerOf(t, tool, "b")
+			ctx, cancel := context.WithCancelCause(t.Context())
+			var o producers.Observation
+			var err error
+			var running sync.WaitGroup
+			running.Go(func() { o, err = tool.Call(ctx, producers.Call{Episode: "a", Arguments: "wait()\nx"}) })
+			<-world.reached
+			time.AfterFunc(2*limit+limit/2, func() { close(world.let) })
+			if givenUp {
+				cancel(errors.New("the ticket was withdrawn"))
+			}
+			running.Wait()
+			if givenUp {
+				require.ErrorContains(t, err, "the ticket was withdrawn")
+			} else {
+				require.NoError(t, err)
+				require.Equal(t, "Error: the cell ran for more than 1s", o.Text)
+				require.Equal(t, "1", run(t, tool, "a", "x").Text)
+			}
+			require.True(t, w.isAlive())
+			require.Equal(t, "1", run(t, tool, "b", "x").Text)
+			cancel(nil)
+		})
+	}
+}
+
+// slow is a world with a function that ends when it is let, and not with its call.
+type slow waiting
+
+func (s *slow) Open(producers.Session) (tasks.Functions, error) { return s, nil }
+func (s *slow) Names() []string                                 { return []string{"wait"} }
+func (s *slow) Call(ctx context.Context, _ string, _ []any) (any, error) {
+	s.reached <- struct{}{}
+	<-s.let
+	return nil, context.Cause(ctx)
+}
+
 // A cell of a shared worker that no interrupt ends is ended with the worker when its time is over.
 func TestACellThatCannotBeInterruptedEndsItsWorker(t *testing.T) {
 	t.Parallel()
