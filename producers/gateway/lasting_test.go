@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -237,4 +238,68 @@ func TestAnAnswerThatIsNotStoredIsNotTold(t *testing.T) {
 	require.ErrorContains(t, err, "another producer")
 	require.ErrorContains(t, s.Finish(Outcome{}), "another producer")
 	s.Close()
+}
+
+// claimed is a recorder that knows when its episode waits for an agent.
+type claimed struct {
+	recorded
+	began time.Time
+	waits []string
+}
+
+func (c *claimed) NoteUnclaimed(unclaimed bool) {
+	c.waits = append(c.waits, fmt.Sprint(unclaimed, " after ", time.Since(c.began)))
+}
+
+// Finding 15a.8: an episode that another producer took over waited for its former agent in its own time, up to the whole of `return`, and
+// the next agent was told of more time than it had.
+func TestTheWaitForAFormerAgentIsNoPartOfAnEpisodesTime(t *testing.T) {
+	t.Parallel()
+	const within, gone = 30 * time.Second, 10 * time.Second
+	for name, c := range map[string]struct {
+		returns, ends bool
+		want          []string
+	}{
+		"it comes back":      {returns: true, want: []string{"true after 0s", "false after 10s"}},
+		"another takes over": {want: []string{"true after 0s", "true after 30s", "false after 40s"}},
+		"the episode ends":   {ends: true, want: []string{"true after 0s"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				ctx, end := context.WithCancelCause(t.Context())
+				defer end(nil)
+				keeper := new(kept)
+				before := newLastingSession(ctx, &recorded{says: fromText}, keeper)
+				require.NoError(t, before.claimKey(ctx))
+				_, _, err := before.askPolicy(ctx, new(player).nextRequest(0, "one", false))
+				require.NoError(t, err)
+				before.Close()
+
+				record := &claimed{recorded: recorded{says: fromText}, began: time.Now()}
+				session := newLastingSession(ctx, record, keeper.nextProducer())
+				session.secret = staying.newKey("next")
+				server := &Server{sessions: map[string]*Session{session.secret: session}, offers: newOffers("key"), stay: newStay()}
+				offered := make(chan error, 1)
+				go func() { offered <- server.Offer(ctx, Offer{APIKey: session.secret}, within) }()
+				synctest.Wait()
+				<-time.After(gone)
+				over := errors.New("the ticket was withdrawn")
+				switch {
+				case c.returns:
+					require.NoError(t, session.admitKey(ctx, before.secret))
+					require.NoError(t, <-offered)
+				case c.ends:
+					end(over)
+					require.ErrorIs(t, <-offered, over)
+				default:
+					<-time.After(within)
+					(<-server.offers.waiting).taken <- struct{}{}
+					require.NoError(t, <-offered)
+				}
+				require.Equal(t, c.want, record.waits)
+				session.Close()
+			})
+		})
+	}
 }

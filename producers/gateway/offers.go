@@ -73,17 +73,22 @@ func newOffers(key string) *offers {
 	return &offers{key: sha256.Sum256([]byte("Bearer " + key)), waiting: make(chan offered)}
 }
 
-// Offer waits until an agent comes for an episode. The time in which an agent may ask for nothing begins again then. An episode that an agent
-// had at a producer before waits first for that agent, for as long as within says. It fails with [ErrMakesRoom] where nobody comes while
-// agents ask whose episodes are on their way: they would wait for each other.
+// Offer waits until an agent comes for an episode. The time in which an agent may ask for nothing begins again then. An episode that an
+// agent had at a producer before waits first for that agent, for as long as within says; no part of its time limit passes meanwhile. It
+// fails with [ErrMakesRoom] where nobody comes while agents ask whose episodes are on their way: they would wait for each other.
 func (s *Server) Offer(ctx context.Context, o Offer, within time.Duration) error {
 	s.mu.Lock()
 	session := s.sessions[o.APIKey]
 	s.mu.Unlock()
-	if back, err := session.awaitFormer(ctx, within); back || err != nil {
-		return err
-	}
 	session.setOffered(true)
+	switch back, err := session.awaitFormer(ctx, within); {
+	case err != nil:
+		return err
+	case back:
+		session.setOffered(false)
+		return nil
+	}
+	session.setOffered(true) // the time in which nobody may come begins again
 	taken := make(chan struct{}, 1)
 	unclaimed := time.NewTicker(unclaimedFor)
 	defer unclaimed.Stop()

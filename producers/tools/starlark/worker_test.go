@@ -182,8 +182,8 @@ func TestACellThatIsGivenUpCostsItsNeighboursNothing(t *testing.T) {
 	require.Empty(t, shared.waiting)
 }
 
-// Finding 15a.5: a function of the world that took longer than twice the cell's time ended the worker that others share, whether its cell was given up
-// meanwhile or not: the time in which the cell could be interrupted had passed while it could not be.
+// Finding 15a.5: a function of the world that took longer than twice the cell's time ended the worker that others share, whether its cell
+// was given up meanwhile or not: the time in which the cell could be interrupted had passed while it could not be.
 func TestASlowFunctionCostsItsNeighboursNothing(t *testing.T) {
 	t.Parallel()
 	for name, givenUp := range map[string]bool{"given up": true, "comes back": false} {
