@@ -67,7 +67,7 @@ func (c limitedContext) Deadline() (deadline time.Time, known bool) {
 	a := &c.e.activity
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.limit == nil || a.waits > 0 {
+	if a.limit == nil || a.still {
 		return deadline, known
 	}
 	if passes := a.limit.since.Add(a.limit.left); !known || passes.Before(deadline) {
@@ -113,8 +113,8 @@ func (e *Episode) NoteUnclaimed(unclaimed bool) {
 	}
 }
 
-// HoldTime has the time of the episode stand still until goOn is called once: nothing can be done for it meanwhile, as other episodes have
-// the thing that it waits for. An episode that has such a thing itself must not: episodes that wait for each other would wait for ever.
+// HoldTime has the time of the episode stand still until goOn is called once, but while a request or a call works for it: nothing can be done
+// for it meanwhile, as other episodes have the thing that it waits for. An episode that has such a thing itself must not: episodes that wait for each other would wait for ever.
 // thing is for messages; "" is told of already.
 func (e *Episode) HoldTime(thing string) (goOn func()) {
 	a, returned := &e.activity, func() {}
@@ -132,16 +132,40 @@ func (e *Episode) HoldTime(thing string) (goOn func()) {
 	}
 }
 
-// countWait counts a wait that begins, or ends: time stands still while there is any. The lock of the activity is held.
+// beginWork notes a request or a call for the episode: its time runs until it has ended, whatever else waits. The returned function notes
+// its end.
+func (e *Episode) beginWork() (ended func()) {
+	a := &e.activity
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	e.countWork(1)
+	return func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		e.countWork(-1)
+	}
+}
+
+// countWork counts a request or a call that begins, ends, waits or goes on. The lock of the activity is held.
+func (e *Episode) countWork(by int) {
+	e.activity.works += by
+	e.settleTime()
+}
+
+// countWait counts a wait that begins, or ends. The lock of the activity is held.
 func (e *Episode) countWait(by int) {
+	e.activity.waits += by
+	e.settleTime()
+}
+
+// settleTime has the time stand still while the episode waits and nothing works for it. The lock of the activity is held.
+func (e *Episode) settleTime() {
 	a, now := &e.activity, time.Now()
-	before := a.waits > 0
-	a.waits += by
-	still := a.waits > 0
-	if still == before {
+	still := a.waits > 0 && a.works <= 0
+	if still == a.still {
 		return
 	}
-	if still {
+	if a.still = still; still {
 		a.stillSince = now
 	} else {
 		a.waited += now.Sub(a.stillSince)

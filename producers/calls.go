@@ -131,8 +131,12 @@ func (c *Context) makeFreshCall(ctx context.Context, tool Tool, own bool, call T
 	e := c.e
 	c.watchedCall(call, index)
 	start := time.Now()
-	returned := e.activity.beginCall(PartTool, schemas.CallText(call.Name))
+	returned, ended := e.activity.beginCall(PartTool, schemas.CallText(call.Name)), func() {}
+	if !own { // what an agent's own tool waits for is its other contexts'
+		ctx, ended = context.WithValue(ctx, workKey{}, true), e.beginWork()
+	}
 	said, err := e.callTool(ctx, tool, call, index)
+	ended()
 	returned()
 	took := time.Since(start)
 	r := result{at: start, call: schemas.ToolCall{Tool: schemas.CallText(call.Name), Arguments: schemas.CallText(call.Arguments), Duration: took}, said: said, err: err, own: own}

@@ -141,3 +141,27 @@ func TestTheTimeOfACallStandsStill(t *testing.T) {
 		require.NoError(t, err)
 	})
 }
+
+// Finding 16a.3: calls of one turn that waited for each other had their episode's time stand still, though one of them worked.
+func TestCallsOfAnEpisodeThatWaitForEachOtherAreItsTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const takes, limit = 8 * time.Second, 20 * time.Second
+		env := placesEnvironment(t, func(ctx context.Context, e *producers.Episode) error {
+			calls := make([]producers.ToolCall, 4)
+			for i := range calls {
+				calls[i] = producers.ToolCall{Name: "look", Arguments: "x"}
+			}
+			_, err := e.Calls(ctx, calls)
+			return err
+		}, guardedTool(t, &slowTool{kept: kept{name: "look"}, takes: takes}))
+		ticket := newTicket(0)
+		ticket.Limits.Timeout = limit
+		began := time.Now()
+		got, _, err := producers.Rollout(t.Context(), ticket, env)
+		require.NoError(t, err)
+		require.Equal(t, schemas.StopTimeout, got.Stop)
+		require.Equal(t, limit, time.Since(began))
+		require.Equal(t, limit, got.FinishedAt.Sub(got.StartedAt))
+	})
+}

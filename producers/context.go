@@ -185,6 +185,7 @@ func (c *Context) Generate(ctx context.Context, options GenerateOptions) ([]int3
 		return nil, "", fmt.Errorf("generate: %w", err)
 	}
 	defer c.e.activity.beginRequest()()
+	defer c.e.beginWork()()
 	c.beginDraft(options)
 	why, err := c.finishDraft(ctx, stop, options)
 	if err != nil {

@@ -36,12 +36,13 @@ type activity struct {
 	unclaimed bool
 	// newest is when a request, a call or a wait began or ended last; the zero time before the first.
 	newest time.Time
-	// waits counts the waits that have not ended, and stillSince is when the first of them began. waited is how long the waits before
-	// took, and limit the time limit, which stood still meanwhile.
-	waits      int
-	stillSince time.Time
-	waited     time.Duration
-	limit      *agentTime
+	// waits counts the waits that have not ended, works the requests and calls that do not wait. still is whether the episode's time stands
+	// still, and stillSince since when. waited is for how long it did before, and limit the time limit, which stood still meanwhile.
+	waits, works int
+	still        bool
+	stillSince   time.Time
+	waited       time.Duration
+	limit        *agentTime
 	// placed is whether the episode has a place of its own among few, and placing end its waits for a place.
 	placed  bool
 	placing []*func()
@@ -108,7 +109,7 @@ func (e *Episode) readActivity(now time.Time) activityNow {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	s := activityNow{
-		id: e.ID(), asked: a.asked, waiting: a.waiting > 0, unclaimed: a.unclaimed, still: a.waits > 0,
+		id: e.ID(), asked: a.asked, waiting: a.waiting > 0, unclaimed: a.unclaimed, still: a.still,
 		age: now.Sub(e.started) - a.waited, started: e.started, begun: !a.newest.IsZero(),
 	}
 	if len(a.calling) > 0 {

@@ -48,19 +48,40 @@ func HoldTime(ctx context.Context, thing string) (goOn func()) {
 	return e.HoldTime(thing)
 }
 
-// HoldCall has the time of a call with ctx, and of its episode, stand still until goOn is called once: the call waits for its turn behind
-// calls that wait for nothing which its episode has. thing is for messages.
+// HoldCall has the time of a call with ctx stand still until goOn is called once, and that of its episode, but while another request or
+// call works for the episode: the call waits for its turn behind calls that wait for nothing which its episode has. thing is for messages.
 func HoldCall(ctx context.Context, thing string) (goOn func()) {
-	e, ok := ctx.Value(episodeKey{}).(*Episode)
-	if !ok {
-		return func() {}
-	}
 	call, _ := ctx.Value(callTimeKey{}).(*callTime)
 	call.countWait(1)
+	e, ok := ctx.Value(episodeKey{}).(*Episode)
+	if !ok {
+		return func() { call.countWait(-1) }
+	}
 	runs := e.HoldTime(thing)
+	resume := func() {}
+	if _, works := ctx.Value(workKey{}).(bool); works {
+		resume = e.pauseWork()
+	}
 	return func() {
+		resume()
 		runs()
 		call.countWait(-1)
+	}
+}
+
+// workKey is the key of whether what goes on with a context is counted as work for its episode.
+type workKey struct{}
+
+// pauseWork notes that a call waits. The returned function notes that it goes on.
+func (e *Episode) pauseWork() (resume func()) {
+	a := &e.activity
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	e.countWork(-1)
+	return func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		e.countWork(1)
 	}
 }
 
