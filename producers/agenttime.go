@@ -113,9 +113,9 @@ func (e *Episode) NoteUnclaimed(unclaimed bool) {
 	}
 }
 
-// HoldTime has the time of the episode stand still until goOn is called once, but while a request or a call works for it: nothing can be done
-// for it meanwhile, as other episodes have the thing that it waits for. An episode that has such a thing itself must not: episodes that wait for each other would wait for ever.
-// thing is for messages; "" is told of already.
+// HoldTime has the time of the episode stand still until goOn is called once, but while a request or a call works for it: nothing can be
+// done for it meanwhile, as other episodes have the thing that it waits for. An episode that has such a thing itself must not: episodes that
+// wait for each other would wait for ever. thing is for messages; "" is told of already.
 func (e *Episode) HoldTime(thing string) (goOn func()) {
 	a, returned := &e.activity, func() {}
 	if thing != "" {

@@ -12,8 +12,8 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// Finding 13.2: waits may overlap, and the time of an episode, that of its journal and that of its record stand still while there is any, and
-// no request or call works for it (16a.3).
+// Finding 13.2: waits may overlap, and the time of an episode, that of its journal and that of its record stand still while there is any,
+// and no request or call works for it (16a.3).
 func TestTheTimeOfAnEpisodeStandsStillWhileItWaits(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		moves := rapid.SliceOfN(rapid.IntRange(0, 6), 0, 30).Draw(r, "moves")

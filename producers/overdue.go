@@ -43,9 +43,9 @@ type activity struct {
 	stillSince   time.Time
 	waited       time.Duration
 	limit        *agentTime
-	// placed is whether the episode has a place of its own among few, and placing end its waits for a place.
-	placed  bool
-	placing []*func()
+	// placed is whether the episode has a place of its own among few, kept whether until it is closed. placing end its waits for a place.
+	placed, kept bool
+	placing      []*func()
 }
 
 // beginRequest notes a request to the policy. The returned function notes its answer.

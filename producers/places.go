@@ -119,7 +119,7 @@ func (e *Episode) takePlace(ctx context.Context, taker PlaceTaker, call Call) er
 	own, err := taker.TakePlace(waiting, call, patience)
 	switch {
 	case err == nil && own:
-		e.activity.notePlace()
+		e.activity.keepPlace()
 	case err != nil && errors.Is(context.Cause(waiting), errPlaced):
 		return nil
 	}
@@ -148,8 +148,27 @@ func (a *activity) beginPlacing(end func()) (over func()) {
 	}
 }
 
-// NotePlace notes that the episode's agent has a place of its own among few: while it waits for another, its time runs.
-func (e *Episode) NotePlace() { e.activity.notePlace() }
+// NotePlace notes that the episode's agent has a place of its own among few, until left is called: while the episode waits for another
+// place, its time runs.
+func (e *Episode) NotePlace() (left func()) {
+	e.activity.notePlace()
+	return e.activity.forgetPlace
+}
+
+// forgetPlace notes that the place of the episode's agent is another's. Places of the episode's tools are kept until it is closed.
+func (a *activity) forgetPlace() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.placed = a.kept
+}
+
+// keepPlace notes that the episode has a place until it is closed.
+func (a *activity) keepPlace() {
+	a.notePlace()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.kept = true
+}
 
 // notePlace notes that the episode has a place, and ends its waits for others.
 func (a *activity) notePlace() {

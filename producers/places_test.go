@@ -233,7 +233,10 @@ func TestAnEpisodeIsCutOffWhileItWaitsForAPlace(t *testing.T) {
 func TestTheWaitOfARewardForItsPlaceIsNoPartOfAnEpisodesTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		env := placesEnvironment(t, func(context.Context, *producers.Episode) error { return nil })
+		env := placesEnvironment(t, func(_ context.Context, e *producers.Episode) error {
+			e.NotePlace()() // of a program that has ended (16a.4)
+			return nil
+		})
 		env.Reward = waitingReward{}
 		got, _, err := producers.Rollout(t.Context(), newTicket(1), env)
 		require.NoError(t, err)

@@ -93,6 +93,9 @@ func (a *agent) Run(ctx context.Context, e *producers.Episode) error {
 	}
 	if place != nil {
 		defer place.Leave() // it is free when the program has ended
+		if a.pooled {
+			defer e.NotePlace()()
+		}
 	}
 	session, address, err := a.openSession(ctx, e)
 	if err != nil {
@@ -146,9 +149,6 @@ func (a *agent) awaitPlace(ctx context.Context, e *producers.Episode) (agentPlac
 		return nil, fmt.Errorf("%w: start the agent's program: %w", producers.ErrNotBegun, err)
 	case err != nil:
 		return nil, fmt.Errorf("%w: start the agent's program: %w", producers.ErrUnavailable, err)
-	}
-	if a.pooled {
-		e.NotePlace()
 	}
 	return place, nil
 }
