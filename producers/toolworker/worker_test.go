@@ -200,6 +200,18 @@ func TestAnOpeningThatNoWorkerTookFoundNoRoom(t *testing.T) {
 	require.ErrorIs(t, err, lasting)
 	require.ErrorIs(t, err, producers.ErrNoRoom, "there is none")
 
+	// So it is where a worker has got the request, and said nothing of it yet (15a.7).
+	silent, arrive := context.WithCancel(t.Context())
+	run := f.attach()
+	got, err := run.NATS().Subscribe(run.ToolsSubject(), func(*nats.Msg) { arrive() })
+	require.NoError(t, err)
+	require.NoError(t, run.NATS().Flush())
+	err = tryOpen(silent)
+	require.ErrorIs(t, err, lasting)
+	require.ErrorIs(t, err, producers.ErrNoRoom)
+	require.NoError(t, got.Unsubscribe())
+	require.NoError(t, run.NATS().Flush())
+
 	begun, begin := context.WithCancel(t.Context())
 	nc := f.attach().NATS()
 	said := 0
@@ -269,11 +281,24 @@ func TestAWorkerTakesNoMoreSessionsThanItHasSandboxesFor(t *testing.T) {
 		{schemas.ToolOpClose, "two again", schemas.ToolOK},
 		{schemas.ToolOpOpen, "four", schemas.ToolOK},
 		{schemas.ToolOpOpen, "one", schemas.ToolBusy},
+		{schemas.ToolOpClose, "four", schemas.ToolOK},
+		{schemas.ToolOpOpen, "one", schemas.ToolOK},
+		{schemas.ToolOpOpen, "one beside", schemas.ToolOK},
+		{schemas.ToolOpOpen, "two elsewhere", schemas.ToolBusy},
+		{schemas.ToolOpOpen, "one last", schemas.ToolBusy},
+		{schemas.ToolOpEnd, "two elsewhere", ""}, // another worker has taken it, so that the sandbox is kept for nobody (15a.7)
+		{schemas.ToolOpOpen, "one last", schemas.ToolOK},
 	} {
 		task, _, _ := strings.Cut(c.task, " ")
 		ask := &schemas.ToolRequest{Run: "test", Session: strings.ReplaceAll(c.task, " ", "-"), Opening: "x", Op: c.op, Task: task}
 		if c.op == schemas.ToolOpClose {
 			ask.Sequence, ask.Answered = 1, 1
+		}
+		if c.op == schemas.ToolOpEnd {
+			data, err := schemas.Marshal(ask)
+			require.NoError(t, err)
+			require.NoError(t, run.NATS().Publish(run.ToolsSubject()+".all.control", data))
+			continue
 		}
 		reply := f.raw(run.NATS(), run.ToolsSubject(), ask)
 		require.Equal(t, c.want, reply.Outcome, "%d: %s: %s", i, c.task, reply.Error)

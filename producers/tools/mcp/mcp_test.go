@@ -31,6 +31,7 @@ import (
 	"github.com/weir-rl/weir/producers/tools/starlark"
 	"github.com/weir-rl/weir/producers/toolserver"
 	"github.com/weir-rl/weir/producers/toolserver/mcpserver"
+	"github.com/weir-rl/weir/schemas"
 )
 
 // A test binary whose first argument is serve is a server over standard input and output, and with mute one that says nothing.
@@ -349,6 +350,11 @@ func TestACallThatIsGivenUpCostsASharedSessionNothing(t *testing.T) {
 		time.AfterFunc(time.Millisecond, func() { cancel(errors.New("the ticket was withdrawn")) })
 		_, err = call(ctx, served["hang"], "a", "{}")
 		require.ErrorContains(t, err, "the ticket was withdrawn")
+
+		// Nor does an episode whose time limit passes in a call (15a.7).
+		late, err := workspacetest.Play(t, "late", 100*time.Millisecond, served["hang"], "{}", func(string) {})
+		require.NoError(t, err)
+		require.Equal(t, schemas.StopTimeout, late.Stop)
 	}
 	hang := served["hang"]
 	for _, limit := range []func() (context.Context, func()){

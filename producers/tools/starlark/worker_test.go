@@ -233,6 +233,26 @@ func (s *slow) Call(ctx context.Context, _ string, _ []any) (any, error) {
 	return nil, context.Cause(ctx)
 }
 
+// No session joins a worker that is kept for the only session that it has, as is done where that session's cell is given up: the worker
+// ends (15a.7).
+func TestNoSessionJoinsAWorkerThatIsAboutToEnd(t *testing.T) {
+	t.Parallel()
+	tool := newTool(t, func(cfg *Config) { cfg.SessionsPerWorker = 2 })
+	for _, episode := range []string{"a", "b", "c"} {
+		open(t, tool, episode)
+	}
+	run(t, tool, "a", "x = 1")
+	w := workerOf(t, tool, "a")
+	require.True(t, tool.reserveWorker(w))
+	run(t, tool, "b", "x = 2")
+	require.NotSame(t, w, workerOf(t, tool, "b"))
+	run(t, tool, "c", "x = 3")
+	require.False(t, tool.reserveWorker(workerOf(t, tool, "c")), "it has two sessions")
+	w.killProcess()
+	require.Equal(t, "2", run(t, tool, "b", "x").Text)
+	require.Equal(t, "3", run(t, tool, "c", "x").Text)
+}
+
 // A cell of a shared worker that no interrupt ends is ended with the worker when its time is over.
 func TestACellThatCannotBeInterruptedEndsItsWorker(t *testing.T) {
 	t.Parallel()

@@ -39,18 +39,9 @@ func OutwaitPlace(t *testing.T, tool producers.Tool, arguments, want string, wai
 		ended := make(chan played, 1)
 		go func() {
 			var p played
-			p.trajectory, _, p.err = producers.Rollout(t.Context(), &schemas.Ticket{
-				Run: "r", ID: id, Group: "g", GroupSize: 2, Task: "t", Limits: schemas.Limits{MaxTurns: 4, MaxTokens: 96, Timeout: limit},
-			}, producers.Environment{
-				Policy: word{}, Tokenizer: word{}, Reward: word{}, Tools: []producers.Tool{tool},
-				Agent: caller(func(ctx context.Context, e *producers.Episode) error {
-					o, err := e.Call(ctx, tool.Spec().Name, arguments)
-					if p.said = o.Text; err != nil {
-						return err
-					}
-					then()
-					return nil
-				}),
+			p.trajectory, p.err = Play(t, id, limit, tool, arguments, func(said string) {
+				p.said = said
+				then()
 			})
 			ended <- p
 		}()
@@ -79,6 +70,26 @@ func OutwaitPlace(t *testing.T, tool producers.Tool, arguments, want string, wai
 		require.Equal(t, schemas.StopAnswer, p.trajectory.Stop)
 		require.Equal(t, want, p.said)
 	}
+}
+
+// Play plays an episode with a time limit, 0 for none, that calls a tool, calls then with its observation, and answers.
+func Play(
+	t *testing.T, id string, limit time.Duration, tool producers.Tool, arguments string, then func(said string),
+) (*schemas.Trajectory, error) {
+	t.Helper()
+	trajectory, _, err := producers.Rollout(t.Context(), &schemas.Ticket{
+		Run: "r", ID: id, Group: "g", GroupSize: 2, Task: "t", Limits: schemas.Limits{MaxTurns: 4, MaxTokens: 96, Timeout: limit},
+	}, producers.Environment{
+		Policy: word{}, Tokenizer: word{}, Reward: word{}, Tools: []producers.Tool{tool},
+		Agent: caller(func(ctx context.Context, e *producers.Episode) error {
+			o, err := e.Call(ctx, tool.Spec().Name, arguments)
+			if err == nil {
+				then(o.Text)
+			}
+			return err
+		}),
+	})
+	return trajectory, err
 }
 
 // TakesItsPlace requires that a call waits for the place of its episode's sandbox among spaces with a single place, before anything starts
