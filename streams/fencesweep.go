@@ -24,18 +24,27 @@ const (
 )
 
 // sweepFences has fences and counts be removed whose tickets are not outstanding, where the bucket is half full. It takes those that were
-// there at the sweep before, by any process, which was fenceKept ago at least.
+// there at the sweep before, by any process, which was fenceKept ago at least, and they wait for fenceKept as all others do: a ticket may
+// have ended just now. How long ago a sweep was, the broker's clock says alone; now is when this process sweeps.
 func (r *Run) sweepFences(ctx context.Context, now time.Time) error {
 	return r.conn.guardCall(ctx, r.names.released, func(ctx context.Context) error {
 		stream, err := r.js.Stream(ctx, "KV_"+r.names.released)
 		if err != nil || stream.CachedInfo().State.Bytes < releasedBytes/2 {
 			return err
 		}
-		swept, err := r.readEntry(ctx, r.names.released, sweepKey)
-		if err != nil || len(swept.value) > 0 && now.Sub(swept.stored) < fenceKept {
+		bucket := stream.CachedInfo()
+		swept, err := r.readReleasedKey(ctx, sweepKey)
+		if err != nil || !swept.created.Equal(bucket.Created) {
 			return err
 		}
-		before, err := r.noteSweep(ctx, swept, stream.CachedInfo(), now)
+		due, before := judgeSweep(swept, bucket, r.endedFences.kept)
+		if !due {
+			return nil
+		}
+		noted, err := r.noteSweep(ctx, swept, bucket)
+		if err == nil && !noted {
+			before = r.endedFences.rememberSweep(bucket, now)
+		}
 		if err != nil || before == 0 {
 			return err
 		}
@@ -51,32 +60,42 @@ func (r *Run) sweepFences(ctx context.Context, now time.Time) error {
 		for subject := range kept.State.Subjects {
 			key := strings.TrimPrefix(subject, keySubject(r.names.released, ""))
 			if ticket := strings.TrimPrefix(key, fencePrefix); isTicketKey(ticket) && !outstanding[ticket] {
-				left = append(left, endedFence{key: key, revision: before, bucket: swept.created})
+				left = append(left, endedFence{key: key, revision: before, bucket: bucket.Created, ended: now, swept: true})
 			}
 		}
-		r.endedFences.addLeft(left)
+		r.endedFences.add(left...)
 		return nil
 	})
 }
 
-// noteSweep notes the newest sequence that the bucket has at a sweep, and returns that of the sweep before; 0 is none, or none that was
-// fenceKept ago. Where the bucket is so full that the note finds no room, this process remembers it.
-func (r *Run) noteSweep(ctx context.Context, swept entry, bucket *jetstream.StreamInfo, now time.Time) (before uint64, err error) {
+// judgeSweep is whether a bucket is to be swept, by the note of the sweep before, and the newest sequence that the bucket had then: 0 is
+// none. Both times are the broker's. After a broker's clock was set back the sweep is noted anew.
+func judgeSweep(swept entry, bucket *jetstream.StreamInfo, kept time.Duration) (due bool, before uint64) {
+	before, err := strconv.ParseUint(string(swept.value), 10, 64)
+	if err != nil {
+		return true, 0
+	}
+	ago := bucket.TimeStamp.Sub(swept.stored)
+	if ago < 0 {
+		return true, 0
+	}
+	return ago >= kept, before
+}
+
+// noteSweep notes the newest sequence that the bucket has at a sweep, over the note before. noted is false where the bucket is so full that
+// the note finds no room.
+func (r *Run) noteSweep(ctx context.Context, swept entry, bucket *jetstream.StreamInfo) (noted bool, err error) {
 	note := &nats.Msg{
 		Subject: keySubject(r.names.released, sweepKey), Header: nats.Header{}, Data: strconv.AppendUint(nil, bucket.State.LastSeq, 10),
 	}
 	_, err = r.js.PublishMsg(ctx, note, atRevision(swept.revision), jetstream.WithRetryAttempts(0))
 	if seam.HasCode(err, codeStoreFailed) {
-		return r.endedFences.rememberSweep(bucket, now), nil
+		return false, nil
 	}
 	if err != nil { // of another process, it may be
-		return 0, fmt.Errorf("note a sweep of fences: %w", err)
+		return false, fmt.Errorf("note a sweep of fences: %w", err)
 	}
-	before, err = strconv.ParseUint(string(swept.value), 10, 64)
-	if err != nil {
-		return 0, nil //nolint:nilerr // it is the first sweep
-	}
-	return before, nil
+	return true, nil
 }
 
 // listOutstanding has the keys of the tickets that TICKETS holds, leased or not.

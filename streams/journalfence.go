@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -182,23 +183,30 @@ func (j *Journal) explainFence(ctx context.Context, record []byte) error {
 	return nil
 }
 
-// settleFence renews the fence where a record has taken the place of all others, and has it removed where that record is an end.
+// settleFence renews the fence where a record has taken the place of all others, and has it removed where that record is an end. An end
+// without a fence, as of a journal for whose fence RELEASED had no room, removes what others left.
 func (j *Journal) settleFence(ctx context.Context, record *schemas.JournalRecord, data []byte) error {
-	if j.fence == 0 || !j.hasFences() {
+	switch {
+	case !j.hasFences():
 		return nil
-	}
-	if !record.Ended {
+	case !record.Ended && j.fence == 0:
+		return nil
+	case !record.Ended:
 		return j.writeFence(ctx, data)
+	case j.fence > 0:
+		j.run.endedFences.add(endedFence{key: j.fenceKey(), revision: j.fence, bucket: j.bucket, ended: time.Now()})
+		j.fence = 0
 	}
-	j.run.endedFences.add(endedFence{key: j.fenceKey(), revision: j.fence, bucket: j.bucket, ended: time.Now()})
-	j.fence = 0
 	j.run.removeFences(ctx, time.Now())
 	return nil
 }
 
-// endedFences are the fences of journals that have ended, and the counts of tickets that are done, oldest first. Its zero value is empty.
+// endedFences are the fences of journals that have ended, and the counts of tickets that are done, oldest first.
 // It is safe for concurrent use.
 type endedFences struct {
+	// kept is how long each is kept.
+	kept time.Duration
+
 	mu    sync.Mutex
 	ended []endedFence
 	swept time.Time // when this process looked last for fences to sweep
@@ -214,7 +222,8 @@ type endedFence struct {
 	key      string
 	revision uint64    // 0 of a count
 	bucket   time.Time // when the bucket was made that held it, or a bucket before; the zero time where this process had seen none
-	ended    time.Time // when this process ended the journal; the zero time of a fence that is swept
+	ended    time.Time // when this process ended the journal, or saw that the fence is to be swept
+	swept    bool      // of another process, it may be
 }
 
 // isOfAnother is whether a fence was in a bucket that the broker has lost since, or lost with the end of a bucket that came back as an older
@@ -237,26 +246,19 @@ func (f *endedFences) recallBucket() time.Time {
 	return f.bucket
 }
 
-func (f *endedFences) add(fence endedFence) {
+func (f *endedFences) add(fences ...endedFence) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.ended = append(f.ended, fence)
+	f.ended = append(f.ended, fences...)
 }
 
-// addLeft adds fences that other processes have left, before all others.
-func (f *endedFences) addLeft(left []endedFence) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.ended = append(left, f.ended...)
-}
-
-// rememberSweep remembers the newest sequence of the bucket at a sweep, and returns that of the sweep before, which was fenceKept ago at
-// least; 0 is none.
+// rememberSweep remembers the newest sequence of the bucket at a sweep, and returns that of the sweep before, unless that was a moment ago;
+// 0 is none.
 func (f *endedFences) rememberSweep(bucket *jetstream.StreamInfo, now time.Time) (before uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.created.Equal(bucket.Created) {
-		if now.Sub(f.noted) < fenceKept {
+		if now.Sub(f.noted) < f.kept {
 			return 0
 		}
 		before = f.newest
@@ -265,11 +267,11 @@ func (f *endedFences) rememberSweep(bucket *jetstream.StreamInfo, now time.Time)
 	return before
 }
 
-// isSweepDue is whether the process is to look for fences to sweep: once in fenceKept, when the fences of the sweep before are removed.
+// isSweepDue is whether the process is to look for fences to sweep: now and then, once the fences of the sweep before are removed.
 func (f *endedFences) isSweepDue(now time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if now.Sub(f.swept) < fenceKept || len(f.ended) > 0 && f.ended[0].ended.IsZero() {
+	if now.Sub(f.swept) < f.kept || slices.ContainsFunc(f.ended, func(left endedFence) bool { return left.swept }) {
 		return false
 	}
 	f.swept = now
@@ -300,7 +302,7 @@ func (r *Run) removeFences(ctx context.Context, now time.Time) {
 		}
 		cancel()
 	}
-	old := r.endedFences.takeOld(now.Add(-fenceKept))
+	old := r.endedFences.takeOld(now.Add(-r.endedFences.kept))
 	if len(old) == 0 {
 		return
 	}

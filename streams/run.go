@@ -31,7 +31,10 @@ func (c *Conn) newRun(run string, topology Topology) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Run{conn: c, nc: c.nc, js: c.js, run: run, names: n, topology: topology, log: c.log, vacancy: newFreeSpace(), endedFences: new(endedFences)}, nil
+	return &Run{
+		conn: c, nc: c.nc, js: c.js, run: run, names: n, topology: topology, log: c.log,
+		vacancy: newFreeSpace(), endedFences: &endedFences{kept: fenceKept},
+	}, nil
 }
 
 // Name is the run's name.
