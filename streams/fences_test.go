@@ -2,6 +2,8 @@ package streams
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -92,6 +94,36 @@ func TestFencesOfALostEndOfABucketRemoveNoOther(t *testing.T) {
 	bucket, err := f.run.js.Stream(f.ctx, "KV_"+f.run.names.released)
 	require.NoError(t, err)
 	require.EqualValues(t, 1, bucket.CachedInfo().State.Msgs)
+}
+
+// A broker that comes back with an older copy of its store has the bucket of before, at a smaller sequence: it soon passes the sequences of
+// the fences that it has lost, and the fences of the same tickets, which are played again, stay.
+func TestFencesOfAnOlderCopyOfABucketStay(t *testing.T) {
+	f := newFixture(t, true)
+	record, end := callAndEnd()
+	copied := filepath.Join(t.TempDir(), "copy")
+	f.broker.Shutdown()
+	require.NoError(t, os.CopyFS(copied, os.DirFS(f.store)))
+	f.broker = StartForTests(t, f.listen, f.store)
+	for sample := range 2 * fencesAtOnce {
+		j := f.run.Journal(ticketOf("g", sample))
+		require.NoError(t, j.Append(f.ctx, &record))
+		require.NoError(t, j.Replace(f.ctx, &end))
+	}
+	f.broker.Shutdown()
+	require.NoError(t, os.RemoveAll(f.store))
+	require.NoError(t, os.Rename(copied, f.store))
+	f.broker = StartForTests(t, f.listen, f.store)
+	played := 3 * fencesAtOnce
+	for sample := range played {
+		require.NoError(t, f.run.Journal(ticketOf("g", sample)).Append(f.ctx, &record), "the ticket is played again")
+	}
+	for later := time.Now().Add(2 * fenceWaits); len(f.run.endedFences.ended) > 0; {
+		f.run.removeFences(f.ctx, later)
+	}
+	bucket, err := f.run.js.Stream(f.ctx, "KV_"+f.run.names.released)
+	require.NoError(t, err)
+	require.EqualValues(t, played, bucket.CachedInfo().State.Msgs)
 }
 
 // A call with an effect waits for two answers of the broker, to its record and to its fence. A process asks once which bucket it writes to.

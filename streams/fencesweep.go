@@ -28,6 +28,7 @@ const (
 // have ended just now. How long ago a sweep was, the broker's clock says alone; now is when this process sweeps.
 func (r *Run) sweepFences(ctx context.Context, now time.Time) error {
 	return r.conn.guardCall(ctx, r.names.released, func(ctx context.Context) error {
+		returns := r.nc.Stats().Reconnects
 		stream, err := r.js.Stream(ctx, "KV_"+r.names.released)
 		if err != nil || stream.CachedInfo().State.Bytes < releasedBytes/2 {
 			return err
@@ -60,7 +61,9 @@ func (r *Run) sweepFences(ctx context.Context, now time.Time) error {
 		for subject := range kept.State.Subjects {
 			key := strings.TrimPrefix(subject, keySubject(r.names.released, ""))
 			if ticket := strings.TrimPrefix(key, fencePrefix); isTicketKey(ticket) && !outstanding[ticket] {
-				left = append(left, endedFence{key: key, revision: before, bucket: bucket.Created, ended: now, swept: true})
+				left = append(left, endedFence{
+					key: key, revision: before, bucket: bucket.Created, ended: now, swept: true, returns: returns,
+				})
 			}
 		}
 		r.endedFences.add(left...)

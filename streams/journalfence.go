@@ -194,7 +194,9 @@ func (j *Journal) settleFence(ctx context.Context, record *schemas.JournalRecord
 	case !record.Ended:
 		return j.writeFence(ctx, data)
 	case j.fence > 0:
-		j.run.endedFences.add(endedFence{key: j.fenceKey(), revision: j.fence, bucket: j.bucket, ended: time.Now()})
+		j.run.endedFences.add(endedFence{
+			key: j.fenceKey(), revision: j.fence, bucket: j.bucket, ended: time.Now(), returns: j.run.nc.Stats().Reconnects,
+		})
 		j.fence = 0
 	}
 	j.run.removeFences(ctx, time.Now())
@@ -224,12 +226,14 @@ type endedFence struct {
 	bucket   time.Time // when the bucket was made that held it, or a bucket before; the zero time where this process had seen none
 	ended    time.Time // when this process ended the journal, or saw that the fence is to be swept
 	swept    bool      // of another process, it may be
+	returns  uint64    // how often the broker had come back then
 }
 
-// isOfAnother is whether a fence was in a bucket that the broker has lost since, or lost with the end of a bucket that came back as an older
-// copy. In the bucket in its place a ticket that is played again has a fence with a smaller sequence, which stays.
-func (f *endedFence) isOfAnother(bucket *jetstream.StreamInfo) bool {
-	return f.revision > bucket.State.LastSeq || !f.bucket.Equal(bucket.Created)
+// isOfAnother is whether a fence was in a bucket that the broker may have lost since, or the end of a bucket that came back as an older copy.
+// In the bucket in its place a ticket that is played again has a fence with a smaller sequence, which stays. returns is how often the broker
+// has come back: a fence that waited over a return is left to a sweep, which looks whether its ticket is outstanding.
+func (f *endedFence) isOfAnother(bucket *jetstream.StreamInfo, returns uint64) bool {
+	return f.revision > bucket.State.LastSeq || !f.bucket.Equal(bucket.Created) || f.returns != returns
 }
 
 // seeBucket notes when the bucket was made, as the broker has just said.
@@ -314,7 +318,7 @@ func (r *Run) removeFences(ctx context.Context, now time.Time) {
 			r.endedFences.seeBucket(stream.CachedInfo().Created)
 		}
 		for i := 0; err == nil && i < len(old); i++ {
-			if old[i].isOfAnother(stream.CachedInfo()) {
+			if old[i].isOfAnother(stream.CachedInfo(), r.nc.Stats().Reconnects) {
 				continue
 			}
 			subject := keySubject(r.names.released, old[i].key)

@@ -53,7 +53,7 @@ func (r *Run) storeReleased(ctx context.Context, ticket string, n int) error {
 // dropReleased has the count of a ticket that is done be removed soon, so that the bucket keeps room for fences.
 func (r *Run) dropReleased(ctx context.Context, ticket string) {
 	if key := r.names.releasedKey(ticket); key != "" {
-		r.endedFences.add(endedFence{key: key, bucket: r.endedFences.recallBucket(), ended: time.Now()})
+		r.endedFences.add(endedFence{key: key, bucket: r.endedFences.recallBucket(), ended: time.Now(), returns: r.nc.Stats().Reconnects})
 		r.removeFences(ctx, time.Now())
 	}
 }
