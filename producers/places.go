@@ -53,20 +53,38 @@ func HoldTime(ctx context.Context, thing string) (goOn func()) {
 func HoldCall(ctx context.Context, thing string) (goOn func()) {
 	call, _ := ctx.Value(callTimeKey{}).(*callTime)
 	call.countWait(1)
+	runs := holdEpisode(ctx, thing)
+	return func() {
+		runs()
+		call.countWait(-1)
+	}
+}
+
+// holdEpisode has the time of the episode of a call stand still.
+func holdEpisode(ctx context.Context, thing string) (goOn func()) {
+	if hold, elsewhere := ctx.Value(holdKey{}).(func(string) func()); elsewhere {
+		return hold(thing)
+	}
 	e, ok := ctx.Value(episodeKey{}).(*Episode)
 	if !ok {
-		return func() { call.countWait(-1) }
+		return func() {}
 	}
-	runs := e.HoldTime(thing)
-	resume := func() {}
+	runs, resume := e.HoldTime(thing), func() {}
 	if _, works := ctx.Value(workKey{}).(bool); works {
 		resume = e.pauseWork()
 	}
 	return func() {
 		resume()
 		runs()
-		call.countWait(-1)
 	}
+}
+
+// holdKey is the key of what holds the time of an episode of another process.
+type holdKey struct{}
+
+// WithHold returns a context for a call that is made for an episode of another process: [HoldCall] calls hold, whose goOn is called once.
+func WithHold(ctx context.Context, hold func(thing string) (goOn func())) context.Context {
+	return context.WithValue(ctx, holdKey{}, hold)
 }
 
 // workKey is the key of whether what goes on with a context is counted as work for its episode.

@@ -200,7 +200,10 @@ func (b *binding) askSession(ctx context.Context, req *schemas.ToolRequest) (*sc
 			b.mu.Unlock()
 			return r, nil
 		case schemas.ToolBusy:
-			if err := b.client.pauseBeforeRetry(ctx, r.RetryAfter, try); err != nil {
+			goOn := producers.HoldCall(ctx, "room at tool worker "+b.worker+" (toolworker.queue)")
+			err := b.client.pauseBeforeRetry(ctx, r.RetryAfter, try)
+			goOn()
+			if err != nil {
 				return nil, err
 			}
 		default:

@@ -61,7 +61,8 @@ func (one *session) callTool(r *request) *schemas.ToolReply {
 	began := time.Now()
 	var said producers.Observation
 	err := producers.Guard(func() (err error) {
-		said, err = tool.Call(one.ctx, producers.Call{Arguments: r.Arguments, Run: r.Run, Episode: r.Session, Index: r.Index, Seed: r.Seed})
+		ctx := producers.WithHold(one.ctx, func(string) func() { return one.holdCaller(r) })
+		said, err = tool.Call(ctx, producers.Call{Arguments: r.Arguments, Run: r.Run, Episode: r.Session, Index: r.Index, Seed: r.Seed})
 		return err
 	})
 	reply := failureReply(err)

@@ -175,14 +175,26 @@ func (e *exchange) sendRequest() error {
 	return nil
 }
 
+// waitReply waits for the reply. The time of the episode stands still while the worker says that the request waits for its turn.
 func (e *exchange) waitReply(ctx context.Context, replies <-chan *nats.Msg) (*schemas.ToolReply, error) {
 	c := e.client
+	var goOn func()
+	hold := func(waits bool) {
+		switch {
+		case waits && goOn == nil:
+			goOn = producers.HoldCall(ctx, "its turn at tool worker "+e.worker+" (toolworker.calls)")
+		case !waits && goOn != nil:
+			goOn()
+			goOn = nil
+		}
+	}
+	defer hold(false)
 	again := time.NewTicker(c.opts.Again)
 	defer again.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			if e.worker == "" { // nobody has taken it
+			if e.worker == "" || goOn != nil && e.req.Op == schemas.ToolOpOpen { // nobody has taken it, or it waits there
 				return nil, fmt.Errorf("%w: %w", producers.ErrNoRoom, context.Cause(ctx))
 			}
 			return nil, context.Cause(ctx)
@@ -203,26 +215,34 @@ func (e *exchange) waitReply(ctx context.Context, replies <-chan *nats.Msg) (*sc
 				return r, err
 			}
 			e.heard, e.worker = time.Now(), r.Worker
+			hold(r.Waits)
 		case <-again.C:
-			if !c.stream.NATS().IsConnected() {
-				e.heard = time.Now() // which is no worker's fault
-				continue
-			}
-			silent := time.Since(e.heard)
-			if silent >= c.opts.Lost || e.worker == "" && silent >= c.opts.Again {
-				lost := errLost
-				if e.refused >= e.sent {
-					lost = errUnreached
-				}
-				return nil, fmt.Errorf("%w: %s said nothing for %s", lost, e.worker, silent.Round(time.Millisecond))
-			}
-			if silent >= c.opts.Again {
-				if err := e.sendRequest(); err != nil {
-					return nil, err
-				}
+			if err := e.checkSilence(); err != nil {
+				return nil, err
 			}
 		}
 	}
+}
+
+// checkSilence sends the request again where the worker has been silent for a while, and fails where that was too long.
+func (e *exchange) checkSilence() error {
+	c := e.client
+	if !c.stream.NATS().IsConnected() {
+		e.heard = time.Now() // which is no worker's fault
+		return nil
+	}
+	silent := time.Since(e.heard)
+	if silent >= c.opts.Lost || e.worker == "" && silent >= c.opts.Again {
+		lost := errLost
+		if e.refused >= e.sent {
+			lost = errUnreached
+		}
+		return fmt.Errorf("%w: %s said nothing for %s", lost, e.worker, silent.Round(time.Millisecond))
+	}
+	if silent >= c.opts.Again {
+		return e.sendRequest()
+	}
+	return nil
 }
 
 // decodeReply decodes a reply and checks that it is well formed and of this request.

@@ -46,6 +46,7 @@ type request struct {
 	reply  string // where its caller last asked for it
 	sent   time.Time
 	answer []byte // nil before it is done
+	waits  int    // the waits of the request, or of its call, for a turn
 }
 
 // errEnded is the cause of a session's context when it has ended.
@@ -124,14 +125,13 @@ func (one *session) carryOutWhenRoom(r *request) {
 	defer one.working.Done()
 	s := one.server
 	var reply *schemas.ToolReply
-	select {
-	case s.slots <- struct{}{}:
-		one.endWaiting()
+	err := one.awaitRoom(r)
+	one.endWaiting()
+	if err == nil {
 		reply = one.carryOut(r)
 		<-s.slots
-	case <-one.ctx.Done():
-		one.endWaiting()
-		reply = failureReply(context.Cause(one.ctx))
+	} else {
+		reply = failureReply(err)
 	}
 	if r.Op == schemas.ToolOpOpen && reply.Outcome == schemas.ToolOK {
 		s.mu.Lock()
@@ -146,6 +146,45 @@ func (one *session) carryOutWhenRoom(r *request) {
 	if r.Op == schemas.ToolOpOpen && reply.Outcome != schemas.ToolOK {
 		one.endSession("failed")
 	}
+}
+
+// awaitRoom waits until fewer requests are carried out than may be.
+func (one *session) awaitRoom(r *request) error {
+	select {
+	case one.server.slots <- struct{}{}:
+		return nil
+	default:
+	}
+	defer one.holdCaller(r)()
+	select {
+	case one.server.slots <- struct{}{}:
+		return nil
+	case <-one.ctx.Done():
+		return context.Cause(one.ctx)
+	}
+}
+
+// holdCaller tells the caller of a request that it waits for its turn, and, by goOn, that it does so no more.
+func (one *session) holdCaller(r *request) (goOn func()) {
+	one.countWait(r, 1)
+	return func() { one.countWait(r, -1) }
+}
+
+// countWait counts a wait of a request that begins, or ends, and tells the caller whether there is any.
+func (one *session) countWait(r *request, by int) {
+	s := one.server
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := r.waits > 0
+	if r.waits += by; r.answer == nil && before != (r.waits > 0) {
+		one.tellProgress(r, time.Now())
+	}
+}
+
+// tellProgress tells the caller that its request has no answer yet. The server's lock is held.
+func (one *session) tellProgress(r *request, now time.Time) {
+	r.sent = now
+	one.server.sendAnswer(r.reply, &schemas.ToolReply{Session: one.name, Sequence: r.Sequence, Waits: r.waits > 0})
 }
 
 func (one *session) endWaiting() {
@@ -174,8 +213,7 @@ func (one *session) tickSession(now time.Time) {
 	s := one.server
 	for _, r := range one.requests {
 		if r.answer == nil && now.Sub(r.sent) >= keepAlive {
-			r.sent = now
-			s.sendAnswer(r.reply, &schemas.ToolReply{Session: one.name, Sequence: r.Sequence})
+			one.tellProgress(r, now)
 		}
 	}
 	idle := s.cfg.Idle

@@ -1,0 +1,110 @@
+package toolworker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/producers/tools"
+	"github.com/weir-rl/weir/producers/toolworker"
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams/generate"
+)
+
+// word is a policy, a tokenizer and a reward that know a single word.
+type word struct{}
+
+func (word) Generate(context.Context, *schemas.GenerateRequest) (*generate.Result, error) {
+	return &generate.Result{Tokens: []int32{0}, Logprobs: []float32{-1}, Versions: []int32{0}, Stop: schemas.GenerateStopToken}, nil
+}
+
+func (word) Encode(string) []int32   { return []int32{0} }
+func (word) Decode([]int32) string   { return "word" }
+func (word) ID(string) (int32, bool) { return 0, true }
+func (word) Size() int               { return 1 }
+
+func (word) Score(context.Context, *schemas.Ticket, *producers.Transcript) (producers.Score, error) {
+	return producers.Score{}, nil
+}
+
+// counting is an agent that makes a single call of the tool count.
+type counting struct{}
+
+func (counting) Run(ctx context.Context, e *producers.Episode) error {
+	if err := e.Begin([]int32{0}); err != nil {
+		return err
+	}
+	if _, _, err := e.Generate(ctx, producers.GenerateOptions{}); err != nil {
+		return err
+	}
+	if _, err := e.Call(ctx, "count", "x"); err != nil {
+		return err
+	}
+	e.Finish("x", schemas.StopAnswer)
+	return nil
+}
+
+// Finding 16a.5: a call at a tool worker waited for its turn, by toolworker.calls, toolworker.queue or max_concurrent, in its episode's
+// time, and by max_concurrent in its own: what only waited was cut off, and trained on.
+func TestTheWaitOfACallAtAWorkerForItsTurnIsNoPartOfItsTime(t *testing.T) {
+	t.Parallel()
+	const works, limit = 700 * time.Millisecond, 1900 * time.Millisecond
+	for name, c := range map[string]struct {
+		change        func(*toolworker.Config)
+		maxConcurrent int
+	}{
+		"toolworker.calls": {func(cfg *toolworker.Config) { cfg.Calls = 1 }, 0},
+		"toolworker.queue": {func(cfg *toolworker.Config) { cfg.Calls, cfg.Queue = 1, 1 }, 0},
+		"max_concurrent":   {func(*toolworker.Config) {}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newField(t)
+			served := &counter{}
+			served.call = func(ctx context.Context, call producers.Call) (producers.Observation, error) {
+				select {
+				case <-time.After(works):
+				case <-ctx.Done():
+					return producers.Observation{}, context.Cause(ctx)
+				}
+				return served.add(call)
+			}
+			cfg := tools.DefaultGuardConfig()
+			cfg.MaxConcurrent = c.maxConcurrent
+			guard, err := tools.NewGuard(cfg)
+			require.NoError(t, err)
+			guarded, err := guard.Wrap(served)
+			require.NoError(t, err)
+			f.worker("a", c.change, tools.Within(guarded, limit))
+			tool := f.caller(toolworker.ClientOptions{}, served)[0]
+			const episodes = 4
+			stops := make(chan string, episodes)
+			for i := range episodes {
+				go func() {
+					ticket := &schemas.Ticket{
+						Run: "test", ID: fmt.Sprint("e", i), Group: "g", GroupSize: episodes, Task: "task",
+						Limits: schemas.Limits{MaxTurns: 4, MaxTokens: 96, Timeout: limit},
+					}
+					env := producers.Environment{Policy: word{}, Tokenizer: word{}, Reward: word{}, Tools: []producers.Tool{tool}, Agent: counting{}}
+					got, _, err := producers.Rollout(t.Context(), ticket, env)
+					for errors.Is(err, producers.ErrNoRoom) { // its session found none, and its ticket went back
+						got, _, err = producers.Rollout(t.Context(), ticket, env)
+					}
+					if err != nil {
+						stops <- err.Error()
+						return
+					}
+					stops <- string(got.Stop)
+				}()
+			}
+			for range episodes {
+				require.Equal(t, string(schemas.StopAnswer), <-stops)
+			}
+		})
+	}
+}
