@@ -308,3 +308,48 @@ func TestSegmentsThatAreMovedAreNotToldAsKept(t *testing.T) {
 	stop()
 	require.NoError(t, <-ended)
 }
+
+// Finding 16b.10: the same in a bucket, whose spool notes what it has sent.
+func TestObjectsThatAreMovedAreNotToldAsKept(t *testing.T) {
+	b := localBench(t)
+	spoolDir, bucketDir := t.TempDir(), t.TempDir()
+	b.publish(4)
+	open := func() *messages.Spool {
+		s, err := messages.OpenSpool(messages.Folder{Dir: spoolDir}, messages.Folder{Dir: bucketDir},
+			messages.SpoolConfig{Bytes: 1 << 20}, slog.New(slog.DiscardHandler))
+		require.NoError(t, err)
+		return s
+	}
+	s := open()
+	a, err := messages.Open(s, messages.Config{Bytes: 1 << 30}, messages.Owner{Run: "test"},
+		messages.Life{Created: b.feed.Identity().Created.UTC()}, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	_, err = a.Keep(t.Context(), later{}, 9)
+	require.NoError(t, err)
+	require.NoError(t, a.Close())
+	require.NoError(t, s.Close())
+	objects, err := filepath.Glob(filepath.Join(bucketDir, "*.seg"))
+	require.NoError(t, err)
+	require.NotEmpty(t, objects)
+	elsewhere := t.TempDir()
+	for _, path := range objects {
+		require.NoError(t, os.Rename(path, filepath.Join(elsewhere, filepath.Base(path))))
+	}
+
+	s = open()
+	stop, ended := b.runIn(s, nil, nil)
+	r := b.request()
+	require.NoError(t, b.run.AskToKeep(b.ctx, r))
+	told := b.awaitWord(func(k *streams.Kept) bool { return k.UpTo(r) > 0 })
+	require.EqualValues(t, 4, told.UpTo(r))
+	require.Empty(t, told.Gaps)
+	stop()
+	require.NoError(t, <-ended)
+	require.NoError(t, s.Close())
+	kept := 0
+	for _, err := range messages.All(messages.Folder{Dir: bucketDir}) {
+		require.NoError(t, err)
+		kept++
+	}
+	require.Equal(t, 4, kept)
+}

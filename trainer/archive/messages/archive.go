@@ -92,6 +92,7 @@ func (a *Archive) readStore() error {
 			return fmt.Errorf("remove segment %s, whose messages another has: %w", s.Name, err)
 		}
 	}
+	segments = a.dropMoved(segments)
 	a.segments, a.last, a.doubtful, a.gaps = segments, 0, false, nil
 	begun := false
 	for i, s := range segments {
@@ -109,6 +110,29 @@ func (a *Archive) readStore() error {
 		begun, a.last = true, max(a.last, s.Last)
 	}
 	return nil
+}
+
+// dropMoved leaves out the newest segments of the life that the store knows of and has no more, as where they were moved elsewhere: their
+// messages are not kept here.
+func (a *Archive) dropMoved(segments []listed) []listed {
+	for i := len(segments) - 1; i >= 0; i-- {
+		s := segments[i]
+		if !s.isSameLife(a.life.placeOf(s.Span)) {
+			continue
+		}
+		blob, err := a.store.Open(s.Name)
+		if err == nil {
+			_ = blob.Close() // nothing was read
+			break
+		}
+		if damage, ok := errors.AsType[*Damage](err); !ok || damage.Have != noSuchObject {
+			break // as far as its name tells
+		}
+		a.log.Error("a segment of the archive that the bucket confirmed is not there: its messages are kept again where the stream has them",
+			"segment", s.Name)
+		segments = slices.Delete(segments, i, i+1)
+	}
+	return segments
 }
 
 // readFollows returns the sequence up to which messages were kept before the first segment of the life: the messages between are a gap,

@@ -12,6 +12,8 @@ import (
 // ErrTwoRuns is returned, wrapped, where an archive has the messages of two runs of a name, as an archive of a build in which archives had
 // no owner may have.
 //
+// Two runs without owners that gave the same prompts cannot be told apart.
+//
 // Invariant: no reader reads an archive of two runs of one name as if it were one run's.
 var ErrTwoRuns = errors.New("the archive has the messages of two runs")
 
@@ -35,7 +37,7 @@ func newRunCheck(store Segments, segments []listed) (*runCheck, error) {
 	if len(segments) == 0 || segments[0].created == segments[len(segments)-1].created {
 		return nil, nil
 	}
-	several := false
+	several, first := false, listed{}
 	for i, s := range segments {
 		if i+1 < len(segments) && segments[i+1].created == s.created {
 			continue
@@ -48,7 +50,17 @@ func newRunCheck(store Segments, segments []listed) (*runCheck, error) {
 		if err != nil && !isGone(err) && !errors.As(err, new(*Damage)) { // such a segment is judged as that of a build without owners
 			return nil, err
 		}
-		several = several || c.owners[s.created] == "" || c.owners[s.created] != c.owners[segments[0].created]
+		several = several || c.owners[s.created] == ""
+		switch owner := c.owners[s.created]; {
+		case owner == "":
+		case first.Name == "":
+			first = s
+		case owner != c.owners[first.created]:
+			return nil, fmt.Errorf("%w of the name %s: the stream that was made at %s is of the run with the id %s, and that of %s of the run "+
+				"with the id %s: move the segments of one of these streams elsewhere, whose names begin with %016x and %016x", ErrTwoRuns,
+				c.runs[s.created], time.Unix(0, first.created).UTC(), c.owners[first.created], time.Unix(0, s.created).UTC(), owner,
+				uint64(first.created), uint64(s.created))
+		}
 	}
 	if !several {
 		return nil, nil

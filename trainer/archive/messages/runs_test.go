@@ -112,3 +112,24 @@ func TestInvariantNoReaderReadsTwoRunsAsOne(t *testing.T) {
 		})
 	}
 }
+
+// Finding 16b.6: two runs that each have an id are two runs, though they gave the same prompts, as the same command with another learning
+// rate does. Their segments may lie in a bucket that lets two runs begin at the same moment.
+func TestTwoOwnersAreTwoRunsWhateverTheirPrompts(t *testing.T) {
+	t.Parallel()
+	of := func(cursor int) string { return fmt.Sprint("same", cursor) }
+	store := Folder{Dir: t.TempDir()}
+	keepTickets(t, store, Owner{Run: "r", ID: ownID, Inside: true}, born, ticketStream(t, 0, 5, of))
+	require.NoError(t, store.Remove(markName))
+	keepTickets(t, store, Owner{Run: "r", ID: otherID, Inside: true}, born.Add(time.Hour), ticketStream(t, 0, 9, of))
+	_, err := OpenLookup(store)
+	require.ErrorIs(t, err, ErrTwoRuns)
+	require.ErrorContains(t, err, ownID)
+	require.ErrorContains(t, err, otherID)
+	for _, err := range All(store) {
+		require.ErrorIs(t, err, ErrTwoRuns)
+		break
+	}
+	_, err = Find(store, "g000004-a0-0")
+	require.ErrorIs(t, err, ErrTwoRuns)
+}

@@ -206,6 +206,9 @@ func (s Spooled) List() ([]Stored, error) {
 	}), nil
 }
 
+// noSuchObject is what the remote store has of a segment that it confirmed and has no more.
+const noSuchObject = "no such object"
+
 // Open opens a segment where it is. A segment that was sent and is not there any more is a *Damage.
 func (s Spooled) Open(name string) (Blob, error) {
 	blob, err := s.Folder.Open(name)
@@ -215,7 +218,7 @@ func (s Spooled) Open(name string) (Blob, error) {
 	blob, err = s.Remote.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		if size, sentErr := s.readSent(name); sentErr == nil {
-			return nil, &Damage{name, fmt.Sprintf("the %d bytes that the bucket confirmed", size), "no such object"}
+			return nil, &Damage{name, fmt.Sprintf("the %d bytes that the bucket confirmed", size), noSuchObject}
 		}
 	}
 	return blob, err

@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"os"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -170,6 +171,9 @@ func (b *Bucket) Claim(id string, take bool) (have string, err error) {
 	return messages.ClaimMark(b, id, take, b.putNew)
 }
 
+// unknownCondition are the statuses of stores that do not know the condition of putNew, in whatever words.
+var unknownCondition = []int{http.StatusBadRequest, http.StatusMethodNotAllowed, http.StatusNotImplemented}
+
 // putNew puts an object that is not there; the error is fs.ErrExist, wrapped, where it is.
 func (b *Bucket) putNew(name string, data []byte) error {
 	ctx, cancel := b.boundRequest(int64(len(data)))
@@ -180,7 +184,7 @@ func (b *Bucket) putNew(name string, data []byte) error {
 	switch answer := minio.ToErrorResponse(err); {
 	case answer.Code == minio.PreconditionFailed, answer.Code == "ConditionalRequestConflict", answer.StatusCode == http.StatusNotModified:
 		err = fmt.Errorf("it was written meanwhile: %w", fs.ErrExist)
-	case answer.Code == minio.NotImplemented, answer.Code == "InvalidArgument", answer.Code == "InvalidRequest":
+	case slices.Contains(unknownCondition, answer.StatusCode):
 		return b.Put(name, data)
 	}
 	return b.explain("put", name, err)

@@ -367,20 +367,30 @@ func TestAMarkInABucketIsNotWrittenOver(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, another, have)
 
-	old := s.open(t, "old")
-	s.setDoor(func(w http.ResponseWriter, r *http.Request, pass http.Handler) {
-		if r.Header.Get("If-None-Match") != "" {
-			answer(http.StatusNotImplemented, "NotImplemented")(w, r, pass)
-			return
-		}
-		pass.ServeHTTP(w, r)
-	})
-	have, err = old.Claim(id, true)
-	require.NoError(t, err)
-	require.Equal(t, id, have)
-	have, err = old.Claim(another, true)
-	require.NoError(t, err)
-	require.Equal(t, id, have)
+	// Findings 15b.5 and 16b.5: stores that do not know the condition say so in many words.
+	bare := func(status int) func(http.ResponseWriter, *http.Request, http.Handler) {
+		return func(w http.ResponseWriter, _ *http.Request, _ http.Handler) { w.WriteHeader(status) }
+	}
+	for i, refuses := range []func(http.ResponseWriter, *http.Request, http.Handler){
+		answer(http.StatusNotImplemented, "NotImplemented"), answer(http.StatusNotImplemented, "XNotImplemented"),
+		answer(http.StatusBadRequest, "InvalidArgument"), answer(http.StatusBadRequest, "InvalidHeader"),
+		answer(http.StatusMethodNotAllowed, "MethodNotAllowed"), bare(http.StatusNotImplemented), bare(http.StatusBadRequest),
+	} {
+		old := s.open(t, fmt.Sprint("old", i))
+		s.setDoor(func(w http.ResponseWriter, r *http.Request, pass http.Handler) {
+			if r.Header.Get("If-None-Match") != "" {
+				refuses(w, r, pass)
+				return
+			}
+			pass.ServeHTTP(w, r)
+		})
+		have, err = old.Claim(id, true)
+		require.NoError(t, err, i)
+		require.Equal(t, id, have)
+		have, err = old.Claim(another, true)
+		require.NoError(t, err, i)
+		require.Equal(t, id, have)
+	}
 }
 
 // Runs of one prefix do not see each other.
