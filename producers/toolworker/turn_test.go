@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-rl/weir/producers"
@@ -107,4 +108,42 @@ func TestTheWaitOfACallAtAWorkerForItsTurnIsNoPartOfItsTime(t *testing.T) {
 			}
 		})
 	}
+}
+
+// An episode whose opening waits for its turn at a worker until its time is over found no room: no worker had begun to open it (15a.4's
+// neighbour, 16a.5).
+func TestAnOpeningThatWaitsForItsTurnFoundNoRoom(t *testing.T) {
+	t.Parallel()
+	f := newField(t)
+	release, over := make(chan struct{}), errors.New("its time is over")
+	served := &counter{call: func(context.Context, producers.Call) (producers.Observation, error) {
+		<-release
+		return producers.Observation{}, nil
+	}}
+	f.worker("a", func(cfg *toolworker.Config) { cfg.Calls = 1 }, served)
+	tool := f.caller(toolworker.ClientOptions{Again: 10 * time.Second}, served)[0]
+	open(t, tool, "e1")
+	ctx, end := context.WithCancelCause(t.Context())
+	defer end(nil)
+	said := 0
+	nc := f.attach().NATS()
+	heard, err := nc.Subscribe(">", func(m *nats.Msg) {
+		r := new(schemas.ToolReply)
+		if schemas.Unmarshal(m.Data, r) == nil && r.Session == "e2" && !r.Done && r.Waits {
+			if said++; said == 2 { // the caller has heard the first
+				end(over)
+			}
+		}
+	})
+	require.NoError(t, err)
+	require.NoError(t, nc.Flush())
+	called := make(chan string, 1)
+	go func() { called <- call(t, tool, "e1") }()
+	eventually(t, "the call is worked on", func() bool { return served.called() == 1 })
+	err = tool.(producers.SessionTool).Open(ctx, told("e2"))
+	close(release)
+	<-called
+	require.ErrorIs(t, err, over)
+	require.ErrorIs(t, err, producers.ErrNoRoom)
+	require.NoError(t, heard.Unsubscribe())
 }
