@@ -175,6 +175,8 @@ func TestAnExactCopyStandsInForAMessageThatWentWithItsStore(t *testing.T) {
 	note(2, "gone", 1, "id-gone")
 	note(3, "gone", 1, "")
 	require.False(t, w.wasSent(created, 3, "gone"), "its original is there")
+	require.True(t, w.wasStranger(created, 3, "gone"), "whether the broker's answer came or not")
+	require.False(t, w.wasStranger(created, 2, "gone"))
 	_, gone := w.newestSample(0)
 	require.False(t, gone)
 
@@ -191,6 +193,7 @@ func TestAnExactCopyStandsInForAMessageThatWentWithItsStore(t *testing.T) {
 	require.False(t, w.wasSent(created, 4, "kept"), "its original outlived the cut")
 	note(5, "gone", 1, "")
 	require.True(t, w.wasSent(created, 5, "gone"))
+	require.False(t, w.wasStranger(created, 5, "gone"))
 	note(6, "gone", 1, "")
 	require.False(t, w.wasSent(created, 6, "gone"), "the copy at sequence 5 came first")
 

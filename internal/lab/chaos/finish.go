@@ -129,7 +129,11 @@ func (h *experiment) judgeStrangers() {
 		}
 		for _, g := range r.Groups {
 			for _, m := range g.Used() {
-				if kind := s.kindAt(m.Sequence, r.Created, next); kind != "" && !h.witness.wasSent(r.Created, m.Sequence, m.ID) {
+				kind := s.kindAt(m.Sequence, r.Created, next)
+				if kind == "" && h.witness.wasStranger(r.Created, m.Sequence, m.ID) {
+					kind = "unconfirmed"
+				}
+				if kind != "" && !h.witness.wasSent(r.Created, m.Sequence, m.ID) {
 					h.report.HostileTrained = append(h.report.HostileTrained,
 						fmt.Sprintf("%s as %s, sequence %d, in step %d", kind, m.ID, m.Sequence, r.Step))
 				}
@@ -140,10 +144,11 @@ func (h *experiment) judgeStrangers() {
 
 // listStreams lists when the trajectory streams that there were, one after the other, were created, by the record and by the witness.
 func (h *experiment) listStreams() (created []time.Time) {
-	for r := range checkpoint.Records(h.cfg.Checkpoints) {
-		if r != nil {
-			created = append(created, r.Created)
+	for r, err := range checkpoint.Records(h.cfg.Checkpoints) {
+		if err != nil && r == nil {
+			continue // judgeStrangers says so
 		}
+		created = append(created, r.Created)
 	}
 	seen, _ := h.witness.copyRecords()
 	for _, s := range seen {

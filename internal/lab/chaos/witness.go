@@ -37,7 +37,9 @@ type witness struct {
 	gone    []audit.Gone
 	// honest are the trajectories that came with a message id, as producers send them, and exact copies that stand in for a
 	// producer's message that has gone with a store. originals is where a producer's message stands, by the SHA-256 of its bytes.
-	honest    map[standing]bool
+	honest map[standing]bool
+	// strange are the trajectories that came without, and stand in for none.
+	strange   map[standing]bool
 	originals map[[sha256.Size]byte]position
 	// samples are copies of producers' messages, for the stranger to forge from.
 	samples []sample
@@ -70,6 +72,14 @@ func (w *witness) wasSent(created time.Time, sequence uint64, id string) bool {
 	return w.honest[standing{created.UnixNano(), sequence, id}]
 }
 
+// wasStranger says whether a trajectory that a record names was a stranger's, also where the stranger never had the broker's answer.
+func (w *witness) wasStranger(created time.Time, sequence uint64, id string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	at := standing{created.UnixNano(), sequence, id}
+	return w.strange[at] && !w.honest[at]
+}
+
 // samplesKept bounds the samples.
 const samplesKept = 64
 
@@ -79,7 +89,7 @@ func newWitness(nc *nats.Conn, run string) (*witness, error) {
 		return nil, err
 	}
 	return &witness{
-		js: js, stream: streamName(run), run: run, honest: map[standing]bool{},
+		js: js, stream: streamName(run), run: run, honest: map[standing]bool{}, strange: map[standing]bool{},
 		originals: map[[sha256.Size]byte]position{},
 	}, nil
 }
@@ -247,8 +257,11 @@ func (w *witness) noteMessage(sequence uint64, life int, msg storedMessage) bool
 		t := new(schemas.Trajectory)
 		if schemas.Unmarshal(msg.Data(), t) == nil {
 			s.ID, s.Oldest = t.ID, t.OldestVersion()
+			at := standing{w.created.UnixNano(), sequence, t.ID}
 			if w.noteOriginal(msg, position{w.created, life, sequence}) {
-				w.honest[standing{w.created.UnixNano(), sequence, t.ID}] = true
+				w.honest[at] = true
+			} else {
+				w.strange[at] = true
 			}
 		}
 	}
