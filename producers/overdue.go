@@ -250,8 +250,8 @@ func (o *overdueWatch) isOverdue(s *activityNow, usual endedEpisode, now time.Ti
 	switch {
 	case o.filled > 0 && !s.still && s.age >= bound && s.asked > max(mostAsked, overdueTimes*usual.asked):
 		return true
-	case s.awaitsRoom() && now.Sub(o.roomless) >= leastOverdue:
-		return true
+	case s.awaitsRoom():
+		return now.Sub(o.roomless) >= leastOverdue
 	case s.waiting, s.quiet < bound:
 		return false
 	case s.asked == 0 && s.calling == "" && o.filled > 0:

@@ -257,7 +257,6 @@ func (r *ToolReply) codeFields(c *coder) {
 	codeTextValue(c, "worker", &r.Worker, false)
 	codeIntegerValue(c, "sequence", &r.Sequence, false)
 	c.codeBool("done", &r.Done, false)
-	c.codeBool("waits", &r.Waits, true)
 	codeTextValue(c, "outcome", &r.Outcome, true)
 	codeTextValue(c, "error", &r.Error, true)
 	codeIntegerValue(c, "retry_after", &r.RetryAfter, true)

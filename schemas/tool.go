@@ -72,8 +72,6 @@ type ToolReply struct {
 	Worker   string `msgpack:"worker"`
 	Sequence int    `msgpack:"sequence"`
 	Done     bool   `msgpack:"done"`
-	// Waits is whether the request waits for its turn behind others, until a reply says otherwise: the time of its episode stands still.
-	Waits bool `msgpack:"waits,omitempty"`
 	// Outcome is set with Done.
 	Outcome ToolOutcome `msgpack:"outcome,omitempty"`
 	// Error is the failure or the refusal; "" where the outcome is ok.

@@ -13,8 +13,15 @@ type Kind struct{}
 // Name is the value of inference.engine.
 func (Kind) Name() string { return "vllm" }
 
-// Coldest implements servers.Coldest: vLLM takes a lower temperature for this one (0.32.0, sampling_params.py:557).
-func (Kind) Coldest() float32 { return 0.01 }
+// The temperatures above 0 that vLLM samples at: it takes a lower temperature for Coldest, and refuses a higher than Hottest (0.32.0,
+// sampling_params.py:557 and :664).
+const (
+	Coldest float32 = 0.01
+	Hottest float32 = 2
+)
+
+// Coldest implements servers.Coldest.
+func (Kind) Coldest() float32 { return Coldest }
 
 // Command is vllm serve with the settings that training needs: log-probabilities of the sampled distribution, no sampling defaults of the
 // model's own, random numbers of its own (vLLM's seed is 0 otherwise, and two servers draw alike), the route of tokens and the routes of

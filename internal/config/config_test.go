@@ -125,6 +125,10 @@ func TestEvaluationTicketsNeedEnginesThatHoldAVersion(t *testing.T) {
 	t.Parallel()
 	_, err := load(map[string]string{"eval.at": "producers", "inference.engine": "vllm"})
 	require.ErrorContains(t, err, "eval.at: producers: inference.engine is vllm")
+	for _, temperature := range []string{"0.005", "3"} { // finding 16b.7
+		_, err = load(map[string]string{"trainer.sampling.temperature": temperature, "inference.engine": "vllm"})
+		require.ErrorContains(t, err, "trainer.sampling.temperature: "+temperature+": inference.engine is vllm, which samples at 0.01")
+	}
 	_, err = load(map[string]string{"eval.at": "elsewhere"})
 	require.ErrorContains(t, err, `eval.at: unknown "elsewhere" (valid: trainer, producers)`)
 	_, err = load(map[string]string{"eval.at": "producers"})

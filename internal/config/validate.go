@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/weir-rl/weir/consumers"
+	"github.com/weir-rl/weir/consumers/vllm"
 	"github.com/weir-rl/weir/internal/check"
 )
 
@@ -61,6 +62,9 @@ func (c *Config) Validate() error {
 	f.addUnless("eval.at", c.Eval.At != EvalAtProducers || !servers,
 		fmt.Sprintf("%s: inference.engine is %s, whose servers hold one version and cannot keep another for evaluation tickets: set eval.at to trainer",
 			c.Eval.At, c.Inference.Engine))
+	t := c.Trainer.Sampling.Temperature
+	f.addUnless("trainer.sampling.temperature", c.Inference.Engine != consumers.EngineVLLM || !(t < vllm.Coldest || t > vllm.Hottest),
+		fmt.Sprintf("%g: inference.engine is vllm, which samples at %g where it is asked for less, and refuses more than %g", t, vllm.Coldest, vllm.Hottest))
 	f.addSection("log", c.Log.Validate())
 	f.addSection("telemetry", c.Telemetry.Validate())
 	f.addSection("tracing", c.Tracing.Validate())

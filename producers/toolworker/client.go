@@ -215,7 +215,7 @@ func (e *exchange) waitReply(ctx context.Context, replies <-chan *nats.Msg) (*sc
 				return r, err
 			}
 			e.heard, e.worker = time.Now(), r.Worker
-			hold(r.Waits)
+			hold(m.Header.Get(waitsHeader) == "1")
 		case <-again.C:
 			if err := e.checkSilence(); err != nil {
 				return nil, err

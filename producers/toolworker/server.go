@@ -232,6 +232,26 @@ func (s *server) sendAnswer(to string, r *schemas.ToolReply) []byte {
 	return data
 }
 
+// waitsHeader is the header, "1", of a reply to a request that waits for its turn behind others. It is no field of the reply: callers of a
+// build before this one refuse fields that they do not know, and pass headers over.
+const waitsHeader = "Weir-Waits"
+
+// sendProgress sends a reply that is not Done; waits is whether the request waits for its turn.
+func (s *server) sendProgress(to string, r *schemas.ToolReply, waits bool) {
+	r.Worker = s.cfg.Name
+	data, err := schemas.Marshal(r)
+	if err != nil || to == "" {
+		return // it has names and a number alone
+	}
+	m := &nats.Msg{Subject: to, Data: data}
+	if waits {
+		m.Header = nats.Header{waitsHeader: {"1"}}
+	}
+	if err := s.stream.NATS().PublishMsg(m); err != nil {
+		s.stream.Log().Debug("send a sign of life; its caller asks again", "err", err)
+	}
+}
+
 // sendReply sends a written reply.
 func (s *server) sendReply(to string, data []byte, last bool) {
 	if to == "" || data == nil {

@@ -184,7 +184,7 @@ func (one *session) countWait(r *request, by int) {
 // tellProgress tells the caller that its request has no answer yet. The server's lock is held.
 func (one *session) tellProgress(r *request, now time.Time) {
 	r.sent = now
-	one.server.sendAnswer(r.reply, &schemas.ToolReply{Session: one.name, Sequence: r.Sequence, Waits: r.waits > 0})
+	one.server.sendProgress(r.reply, &schemas.ToolReply{Session: one.name, Sequence: r.Sequence}, r.waits > 0)
 }
 
 func (one *session) endWaiting() {
