@@ -10,6 +10,7 @@ import (
 // callTime is what is left of the time limit of a call. It stands still within [HoldCall].
 type callTime struct {
 	outer *callTime // of a call that this call is made in
+	whole time.Duration
 
 	mu    sync.Mutex
 	waits int
@@ -24,12 +25,20 @@ type callTimeKey struct{}
 func LimitCall(ctx context.Context, limit time.Duration, cause error) (limited context.Context, cancel context.CancelFunc) {
 	ended, end := context.WithCancelCause(ctx)
 	passed := &callPassedError{cause}
-	c := &callTime{limit: agentTime{left: limit, since: time.Now(), timer: time.AfterFunc(limit, func() { end(passed) })}}
+	c := &callTime{whole: limit, limit: agentTime{left: limit, since: time.Now(), timer: time.AfterFunc(limit, func() { end(passed) })}}
 	c.outer, _ = ctx.Value(callTimeKey{}).(*callTime)
 	return callContext{ended, c, passed}, func() {
 		c.limit.timer.Stop()
 		end(nil)
 	}
+}
+
+// CallLimit is the time limit, by [LimitCall], of the call that ctx is of; 0 is none.
+func CallLimit(ctx context.Context) time.Duration {
+	if c, ok := ctx.Value(callTimeKey{}).(*callTime); ok {
+		return c.whole
+	}
+	return 0
 }
 
 // callContext is the context of a call.

@@ -81,6 +81,34 @@ func TestTheWaitOfACallForItsTurnIsNoPartOfItsTime(t *testing.T) {
 	}
 }
 
+// Finding 16a.9: behind calls of more than five minutes the wait ended too soon.
+func TestTheWaitOfACallBehindLongCallsIsNoPartOfItsTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const limit, takes, episodes = 10 * time.Minute, 8 * time.Minute, 4
+		env := placesEnvironment(t, func(ctx context.Context, e *producers.Episode) error {
+			_, err := e.Call(ctx, "look", "x")
+			return err
+		})
+		env.Tools = []producers.Tool{tools.Within(guardedTool(t, &slowTool{kept: kept{name: "look"}, takes: takes}), limit)}
+		ended := make(chan error, episodes)
+		for i := range episodes {
+			go func() {
+				ticket := newTicket(i)
+				ticket.Limits.Timeout = limit
+				got, _, err := producers.Rollout(t.Context(), ticket, env)
+				if err == nil && got.Stop != schemas.StopAnswer {
+					err = errors.New(string(got.Stop))
+				}
+				ended <- err
+			}()
+		}
+		for range episodes {
+			require.NoError(t, <-ended)
+		}
+	})
+}
+
 // A call behind calls that never end waits for some minutes, and fails: its time does not stand still for ever.
 func TestACallBehindCallsThatNeverEndFails(t *testing.T) {
 	t.Parallel()

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/internal/config"
 )
 
 // Finding 15a.11: a pipe in the place of a file of a run's folder held the list of all runs for ever.
@@ -14,4 +16,13 @@ func TestAPipeInAFolderNotesNoBroker(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, syscall.Mkfifo(filepath.Join(dir, brokerFile), 0o600))
 	require.Empty(t, NotedBroker(dir))
+}
+
+// Finding 16a.11: a pipe named config.yaml in a stranger's folder kept weir view from ever listening.
+func TestAPipeIsNoConfigurationOfARun(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), ConfigFile)
+	require.NoError(t, syscall.Mkfifo(path, 0o600))
+	_, _, err := config.Resolve(doors, config.Sources{Written: path})
+	require.ErrorContains(t, err, "no regular file")
 }

@@ -161,7 +161,11 @@ func gatherSources(src Sources) *loader {
 var errNoKeys = errors.New("want keys with values, such as tasks: {mine: {}}; the file has a list or a single value")
 
 func (l *loader) readFile(path string, written bool) {
-	if _, err := os.Stat(path); err != nil {
+	info, err := os.Stat(path)
+	if err == nil && written && !info.Mode().IsRegular() { // anybody may have made a run's folder: nobody may ever write to a pipe there
+		err = fmt.Errorf("%s is no regular file", path)
+	}
+	if err != nil {
 		l.errs = append(l.errs, fmt.Errorf("read configuration file: %w", err))
 		return
 	}

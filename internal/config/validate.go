@@ -64,7 +64,8 @@ func (c *Config) Validate() error {
 			c.Eval.At, c.Inference.Engine))
 	t := c.Trainer.Sampling.Temperature
 	f.addUnless("trainer.sampling.temperature", c.Inference.Engine != consumers.EngineVLLM || !(t < vllm.Coldest || t > vllm.Hottest),
-		fmt.Sprintf("%g: inference.engine is vllm, which samples at %g where it is asked for less, and refuses more than %g", t, vllm.Coldest, vllm.Hottest))
+		fmt.Sprintf("%g: inference.engine is vllm, which samples at %g where it is asked for less, and refuses more than %g",
+			t, vllm.Coldest, vllm.Hottest))
 	f.addSection("log", c.Log.Validate())
 	f.addSection("telemetry", c.Telemetry.Validate())
 	f.addSection("tracing", c.Tracing.Validate())

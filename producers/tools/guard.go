@@ -126,8 +126,8 @@ func waitUntil(ctx context.Context, d time.Duration, or <-chan struct{}) bool {
 	return true
 }
 
-// slotPatience is for how long a call waits in nobody's time while none of the calls under way ends: calls that ignore the end of their
-// time would have it wait for ever.
+// slotPatience is for how long at least a call waits in nobody's time while none of the calls under way ends: calls that ignore the end of
+// their time would have it wait for ever. It is twice the time limit of a call where that is more.
 const slotPatience = 5 * time.Minute
 
 // takeSlot waits until fewer calls are under way than may be. The wait is no part of the time of the call, or of its episode.
@@ -147,7 +147,7 @@ func (g *Guard) takeSlot(ctx context.Context, tool string) (leave func(), err er
 	awaited := fmt.Sprintf("one of %d calls of tool %s to end (max_concurrent)", g.cfg.MaxConcurrent, tool)
 	goOn := sync.OnceFunc(producers.HoldCall(ctx, awaited))
 	defer goOn()
-	patience, ended := time.NewTicker(slotPatience), g.ended.Load()
+	patience, ended := time.NewTicker(max(slotPatience, 2*producers.CallLimit(ctx))), g.ended.Load()
 	defer patience.Stop()
 	for {
 		select {
