@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-rl/weir/internal/builtin"
 	"github.com/weir-rl/weir/internal/config"
 )
 
@@ -23,6 +24,6 @@ func TestAPipeIsNoConfigurationOfARun(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), ConfigFile)
 	require.NoError(t, syscall.Mkfifo(path, 0o600))
-	_, _, err := config.Resolve(doors, config.Sources{Written: path})
+	_, _, err := config.Resolve(builtin.Doors(), config.Sources{Written: path})
 	require.ErrorContains(t, err, "no regular file")
 }
