@@ -129,7 +129,7 @@ func TestAnOpeningThatWaitsForItsTurnFoundNoRoom(t *testing.T) {
 	nc := f.attach().NATS()
 	heard, err := nc.Subscribe(">", func(m *nats.Msg) {
 		r := new(schemas.ToolReply)
-		if schemas.Unmarshal(m.Data, r) == nil && r.Session == "e2" && !r.Done && r.Waits {
+		if schemas.Unmarshal(m.Data, r) == nil && r.Session == "e2" && !r.Done && m.Header.Get("Weir-Waits") == "1" {
 			if said++; said == 2 { // the caller has heard the first
 				end(over)
 			}
