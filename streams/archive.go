@@ -57,6 +57,9 @@ type Kept struct {
 	Losses int64 `json:"losses"`
 	// Gaps are messages up to Sequence that had left the stream before they were kept.
 	Gaps []Gap `json:"gaps,omitempty"`
+	// Ahead is set where the archive has messages that the stream has lost, of which the trainer does not know: as where the broker came
+	// back with an older store. It is how often the stream had lost messages before as far as the archive knows.
+	Ahead *int64 `json:"ahead,omitempty"`
 	// Failure is why it does not keep the messages of a request, "" where it does.
 	Failure string `json:"failure,omitempty"`
 }

@@ -18,8 +18,9 @@ type roleKeeper struct {
 	losses   int64
 	// owner is the run's id.
 	owner string
-	// version is the trainer's version.
-	version func() int64
+	// version is the trainer's version. countLoss is told how often the stream has lost messages, where the archive knows of a further loss.
+	version   func() int64
+	countLoss func(losses int64)
 
 	// asked is the sequence up to which the role was asked, skipped that up to which messages were given up or purged before.
 	asked, skipped uint64
@@ -44,6 +45,7 @@ func (i *intake) openRoleKeeper(ctx context.Context, owner string) *roleKeeper {
 		deps: i.deps, feed: i.feed, required: i.cfg.Archive.Required, losses: i.losses, owner: owner, changed: make(chan struct{}),
 	}
 	k.version = func() int64 { return i.assembler.Version() }
+	k.countLoss = func(losses int64) { i.losses = losses }
 	k.skipped = i.store.PurgedUpTo(i.feed.Identity().Stream, i.feed.Identity().Created)
 	following, cancel := context.WithCancel(ctx)
 	var task sync.WaitGroup
@@ -92,6 +94,22 @@ func (k *roleKeeper) newRequest(upTo uint64) *streams.KeepRequest {
 	return r
 }
 
+// noteLoss counts a loss of messages that the archive alone knows of, and asks anew: what comes at the lost sequences is kept apart.
+func (k *roleKeeper) noteLoss(ctx context.Context, w word, upTo uint64) (counted bool, err error) {
+	identity := k.feed.Identity()
+	if w.Kept == nil || w.Ahead == nil || w.Stream != identity.Stream || !w.Created.Equal(identity.Created) || w.Losses != k.losses {
+		return false, nil
+	}
+	k.deps.Log.Warn("the archive has messages that the trajectory stream has lost: the loss is counted, and what comes in their place is kept",
+		"archive", w.Owner, "why", w.Failure)
+	k.mu.Lock()
+	k.losses = max(k.losses, *w.Ahead) + 1
+	k.mu.Unlock()
+	k.countLoss(k.losses)
+	k.asked = 0
+	return true, k.askToKeep(ctx, upTo)
+}
+
 // askToKeep asks the role to keep the messages up to a sequence, unless it was asked.
 func (k *roleKeeper) askToKeep(ctx context.Context, upTo uint64) error {
 	if upTo <= k.asked {
@@ -123,6 +141,11 @@ func (k *roleKeeper) awaitKept(ctx context.Context, upTo uint64) error {
 		now, err := k.readWord()
 		if err != nil {
 			return err
+		}
+		if counted, err := k.noteLoss(ctx, now, upTo); err != nil {
+			return err
+		} else if counted {
+			continue
 		}
 		if now.upTo >= upTo {
 			if told {
@@ -177,6 +200,9 @@ func (k *roleKeeper) allowPurge(ctx context.Context, upTo uint64) (uint64, error
 		return 0, err
 	}
 	now, err := k.readWord()
+	if err == nil {
+		_, err = k.noteLoss(ctx, now, upTo)
+	}
 	if err != nil {
 		return 0, err
 	}

@@ -69,14 +69,18 @@ func (a *archiveRole) serve() {
 	life := messages.Life{Created: r.Created, Losses: r.Losses}
 	owner := messages.Owner{Run: a.w.run, ID: r.Owner}
 	archive, err := messages.Open(a.folder, messages.Config{Bytes: 1 << 30}, owner, life, slog.New(slog.DiscardHandler))
-	if err == nil {
+	ahead := a.findAhead(r)
+	if err == nil && ahead == nil {
 		_, err = archive.Keep(context.Background(), storedSource{&worldFeed{w: a.w}}, r.Sequence)
 	}
-	kept := &streams.Kept{Owner: "a/1/x", Position: r.Position, Losses: r.Losses}
+	kept := &streams.Kept{Owner: "a/1/x", Position: r.Position, Losses: r.Losses, Ahead: ahead}
+	if ahead != nil {
+		kept.Failure = "the archive is ahead"
+	}
 	if err != nil {
 		kept.Failure = err.Error()
 	}
-	if archive != nil {
+	if archive != nil && kept.Ahead == nil {
 		kept.Sequence = archive.Last()
 		for _, g := range archive.Gaps() {
 			kept.Gaps = append(kept.Gaps, streams.Gap(g))
@@ -93,6 +97,22 @@ func (a *archiveRole) serve() {
 		default:
 		}
 	}
+}
+
+// findAhead says, as the role does, how often the stream had lost messages where the folder has messages that it has lost.
+func (a *archiveRole) findAhead(r *streams.KeepRequest) *int64 {
+	newest, err := messages.Newest(a.folder, r.Created)
+	if err != nil || newest == nil || newest.Losses < r.Losses {
+		return nil
+	}
+	if newest.Losses == r.Losses {
+		a.w.mu.Lock()
+		defer a.w.mu.Unlock()
+		if newest.Sequence <= uint64(len(a.w.messages)) {
+			return nil
+		}
+	}
+	return &newest.Losses
 }
 
 // come has the role there from now on.

@@ -26,11 +26,21 @@ func copyWorld(w *world) *world {
 // the messages which took them were purged unkept, and trained on though the archive is required.
 func TestARunThatIsRestoredBesideANewerArchiveKeepsItsMessages(t *testing.T) {
 	t.Parallel()
+	for _, by := range []string{"trainer", "role"} {
+		t.Run(by, func(t *testing.T) {
+			t.Parallel()
+			keepRestored(t, by)
+		})
+	}
+}
+
+func keepRestored(t *testing.T, by string) {
 	kept := messages.Folder{Dir: t.TempDir()}
 	trainTo := func(dir string, w *world, steps int64) {
 		cfg := testConfig(dir)
 		cfg.Steps, cfg.Archive.Required = steps, true
-		cfg.Archive.Messages.Bytes, cfg.Archive.Messages.Dir = 1<<30, kept.Dir
+		cfg.Archive.Messages.Bytes, cfg.Archive.Messages.Dir, cfg.Archive.Messages.By = 1<<30, kept.Dir, by
+		w.addArchive(t).folder = kept
 		train(t, cfg, w)
 	}
 	live, w := filepath.Join(t.TempDir(), "live"), newWorld(vocab)

@@ -142,7 +142,7 @@ func (a *archiver) keepRequest(ctx context.Context, r *streams.KeepRequest) (don
 		return false, err
 	}
 	before, lost := a.archive.Last(), uint64(0)
-	fault := a.checkStream(ctx, r)
+	ahead, fault := a.checkStream(ctx, r)
 	if fault == nil {
 		lost, fault = a.archive.Keep(ctx, source{a.Stream, r, a.After}, r.Sequence)
 	}
@@ -151,6 +151,7 @@ func (a *archiver) keepRequest(ctx context.Context, r *streams.KeepRequest) (don
 	}
 	a.After("keep")
 	kept := a.describeKept(r, fault)
+	kept.Ahead = ahead
 	a.Metrics.addKept(a.archive.Last()-before, lost, behindOf(r, &kept))
 	if lost > 0 {
 		a.Log.Warn("messages left the stream before the archive could keep them", "messages", lost,
@@ -211,19 +212,20 @@ func (a *archiver) openLife(r *streams.KeepRequest) error {
 }
 
 // checkStream returns an error for which streams.IsLost is true where the archive has messages that the stream of a request has lost, and
-// the trainer does not know, as where run and broker were restored from an older copy: other messages come in their place.
-func (a *archiver) checkStream(ctx context.Context, r *streams.KeepRequest) error {
+// the trainer does not know, as where run and broker were restored from an older copy: other messages come in their place. ahead is how
+// often the stream had lost messages by then, as far as the archive knows; nil without such an error.
+func (a *archiver) checkStream(ctx context.Context, r *streams.KeepRequest) (ahead *int64, err error) {
 	if a.checked {
-		return nil
+		return nil, nil
 	}
 	newest, err := messages.Newest(a.Store, r.Created)
 	switch {
 	case err != nil:
 		a.Log.Warn("whether the archive has messages that the stream has lost is not known", "err", err)
-		return nil
+		return nil, nil
 	case newest == nil || newest.Losses < r.Losses:
 		a.checked = true
-		return nil
+		return nil, nil
 	case newest.Losses > r.Losses:
 		err = fmt.Errorf("%w: it had been so %d times before, and %d times as the trainer knows", streams.ErrStreamTruncated,
 			newest.Losses, r.Losses)
@@ -231,10 +233,10 @@ func (a *archiver) checkStream(ctx context.Context, r *streams.KeepRequest) erro
 		_, err = a.Stream.ReadStored(ctx, r.Position, streams.Mark{Sequence: newest.Sequence, Stored: newest.At}, 0, 0, 0)
 	}
 	if a.checked = err == nil; streams.IsLost(err) {
-		return fmt.Errorf("%w: the run was restored from an older copy than its archive: stop weir archive, move the archive's segments of this "+
-			"stream elsewhere, whose names begin with %016x, and start it again", err, uint64(r.Created.UnixNano()))
+		return &newest.Losses, fmt.Errorf("%w: the archive has messages that the stream has lost, as where a broker comes back with an "+
+			"older store: the trainer counts the loss, and asks anew", err)
 	}
-	return err
+	return nil, err
 }
 
 func (a *archiver) closeArchive() {

@@ -255,7 +255,9 @@ func TestAnArchiveThatIsAheadOfItsStreamTellsThatNothingIsKept(t *testing.T) {
 		require.NoError(t, b.run.AskToKeep(b.ctx, r))
 		k := b.awaitWord(func(k *streams.Kept) bool { return k.Failure != "" || k.UpTo(r) > 0 })
 		require.Zero(t, k.UpTo(r), losses)
-		require.Contains(t, k.Failure, "move the archive's segments of this stream elsewhere", losses)
+		require.Contains(t, k.Failure, "the archive has messages that the stream has lost", losses)
+		require.NotNil(t, k.Ahead, losses)
+		require.Equal(t, losses, *k.Ahead)
 		stop()
 		require.NoError(t, <-ended)
 		for m, err := range messages.All(folder) {
