@@ -115,8 +115,7 @@ func (a *Archive) readStore() error {
 // dropMoved leaves out the newest segments of the life that the store knows of and has no more, as where they were moved elsewhere: their
 // messages are not kept here.
 func (a *Archive) dropMoved(segments []listed) []listed {
-	for i := len(segments) - 1; i >= 0; i-- {
-		s := segments[i]
+	for i, s := range slices.Backward(segments) {
 		if !s.isSameLife(a.life.placeOf(s.Span)) {
 			continue
 		}
@@ -130,7 +129,7 @@ func (a *Archive) dropMoved(segments []listed) []listed {
 		}
 		a.log.Error("a segment of the archive that the bucket confirmed is not there: its messages are kept again where the stream has them",
 			"segment", s.Name)
-		segments = slices.Delete(segments, i, i+1)
+		segments = slices.Concat(segments[:i], segments[i+1:])
 	}
 	return segments
 }
