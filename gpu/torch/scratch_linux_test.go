@@ -26,8 +26,9 @@ func TestScratchFoldersOfTheDeadAreRemoved(t *testing.T) {
 	dead, abandon, err := torch.NewScratch(in)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dead, "model.safetensors"), []byte("x"), 0o600))
-	alive, _, err := torch.NewScratch(in)
+	alive, leave, err := torch.NewScratch(in)
 	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, leave()) }) // a lock that nothing refers to is let go of
 	require.FileExists(t, filepath.Join(dead, "model.safetensors"), "its maker lives")
 	require.NoError(t, abandon()) // as the system does when a process is killed
 	// A process that another test is starting holds the lock until it runs its own program.
