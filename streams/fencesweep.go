@@ -1,8 +1,12 @@
 package streams
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"fmt"
+	"hash/fnv"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,15 +21,21 @@ import (
 // half full they are swept: in a full bucket no fence finds room, and a call goes out without a fence.
 
 const (
-	// sweepKey is the entry of RELEASED that notes a sweep: the last sequence that the bucket had then.
+	// sweepKey is the entry of RELEASED that has the note of a sweep.
 	sweepKey = "swept"
 	// sweepWithin bounds a sweep: a list of 40,000 keys takes seconds on a busy machine.
 	sweepWithin = 15 * time.Second
 )
 
+// sweepNote is what a sweep notes for the next: the last sequence that the bucket had, 0 for none, and then which tickets were outstanding.
+type sweepNote struct {
+	newest      uint64
+	outstanding map[uint32]bool // by hashTicket: two tickets of a hash wait for each other
+}
+
 // sweepFences has fences and counts be removed whose tickets are not outstanding, where the bucket is half full. It takes those that were
-// there at the sweep before, by any process, which was fenceKept ago at least, and they wait for fenceKept as all others do: a ticket may
-// have ended just now. How long ago a sweep was, the broker's clock says alone; now is when this process sweeps.
+// there at the sweep before, by any process, which was fenceKept ago at least, and whose tickets were not outstanding then either: a ticket
+// that has ended since keeps its fence. How long ago a sweep was, the broker's clock says alone; now is when this process sweeps.
 func (r *Run) sweepFences(ctx context.Context, now time.Time) error {
 	return r.conn.guardCall(ctx, r.names.released, func(ctx context.Context) error {
 		returns := r.nc.Stats().Reconnects
@@ -42,55 +52,90 @@ func (r *Run) sweepFences(ctx context.Context, now time.Time) error {
 		if !due {
 			return nil
 		}
-		noted, err := r.noteSweep(ctx, swept, bucket)
-		if err == nil && !noted {
-			before = r.endedFences.rememberSweep(bucket, now)
+		outstanding, err := r.listOutstanding(ctx)
+		if err != nil {
+			return err
 		}
-		if err != nil || before == 0 {
+		note := newSweepNote(bucket.State.LastSeq, outstanding)
+		noted, err := r.noteSweep(ctx, swept, note)
+		if err == nil && !noted {
+			before = r.endedFences.rememberSweep(bucket, note, now)
+		}
+		if err != nil || before.newest == 0 {
 			return err
 		}
 		kept, err := stream.Info(ctx, jetstream.WithSubjectFilter(keySubject(r.names.released, ">")))
 		if err != nil {
 			return fmt.Errorf("list the fences: %w", err)
 		}
-		outstanding, err := r.listOutstanding(ctx)
-		if err != nil {
-			return err
-		}
 		var left []endedFence
 		for subject := range kept.State.Subjects {
 			key := strings.TrimPrefix(subject, keySubject(r.names.released, ""))
-			if ticket := strings.TrimPrefix(key, fencePrefix); isTicketKey(ticket) && !outstanding[ticket] {
-				left = append(left, endedFence{
-					key: key, revision: before, bucket: bucket.Created, ended: now, swept: true, returns: returns,
-				})
+			ticket := strings.TrimPrefix(key, fencePrefix)
+			if isTicketKey(ticket) && !outstanding[ticket] && !before.outstanding[hashTicket(ticket)] {
+				left = append(left, endedFence{key: key, revision: before.newest, bucket: bucket.Created, swept: true, returns: returns})
 			}
 		}
-		r.endedFences.add(left...)
+		r.endedFences.addSwept(left)
 		return nil
 	})
 }
 
-// judgeSweep is whether a bucket is to be swept, by the note of the sweep before, and the newest sequence that the bucket had then: 0 is
-// none. Both times are the broker's. After a broker's clock was set back the sweep is noted anew.
-func judgeSweep(swept entry, bucket *jetstream.StreamInfo, kept time.Duration) (due bool, before uint64) {
-	before, err := strconv.ParseUint(string(swept.value), 10, 64)
-	if err != nil {
-		return true, 0
+func newSweepNote(newest uint64, outstanding map[string]bool) sweepNote {
+	n := sweepNote{newest, make(map[uint32]bool, len(outstanding))}
+	for ticket := range outstanding {
+		n.outstanding[hashTicket(ticket)] = true
+	}
+	return n
+}
+
+// hashTicket is the hash of a ticket's key in the note of a sweep.
+func hashTicket(key string) uint32 {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(key)) // never fails
+	return h.Sum32()
+}
+
+// encodeNote encodes a note: the sequence as text, a space, and four bytes for each outstanding ticket.
+func (n sweepNote) encodeNote() []byte {
+	data := append(strconv.AppendUint(nil, n.newest, 10), ' ')
+	for hash := range n.outstanding {
+		data = binary.LittleEndian.AppendUint32(data, hash)
+	}
+	return data
+}
+
+// decodeNote is the inverse; ok is false for anything else, as the note of an earlier build, which has the sequence alone.
+func decodeNote(data []byte) (n sweepNote, ok bool) {
+	text, hashes, found := bytes.Cut(data, []byte{' '})
+	newest, err := strconv.ParseUint(string(text), 10, 64)
+	if !found || err != nil || len(hashes)%4 != 0 {
+		return sweepNote{}, false
+	}
+	n = sweepNote{newest, make(map[uint32]bool, len(hashes)/4)}
+	for hash := range slices.Chunk(hashes, 4) {
+		n.outstanding[binary.LittleEndian.Uint32(hash)] = true
+	}
+	return n, true
+}
+
+// judgeSweep is whether a bucket is to be swept, by the note of the sweep before, and that note. Both times are the broker's. After a
+// broker's clock was set back the sweep is noted anew.
+func judgeSweep(swept entry, bucket *jetstream.StreamInfo, kept time.Duration) (due bool, before sweepNote) {
+	before, ok := decodeNote(swept.value)
+	if !ok {
+		return true, sweepNote{}
 	}
 	ago := bucket.TimeStamp.Sub(swept.stored)
 	if ago < 0 {
-		return true, 0
+		return true, sweepNote{}
 	}
 	return ago >= kept, before
 }
 
-// noteSweep notes the newest sequence that the bucket has at a sweep, over the note before. noted is false where the bucket is so full that
-// the note finds no room.
-func (r *Run) noteSweep(ctx context.Context, swept entry, bucket *jetstream.StreamInfo) (noted bool, err error) {
-	note := &nats.Msg{
-		Subject: keySubject(r.names.released, sweepKey), Header: nats.Header{}, Data: strconv.AppendUint(nil, bucket.State.LastSeq, 10),
-	}
+// noteSweep writes the note of a sweep over the note before. noted is false where the bucket is so full that the note finds no room.
+func (r *Run) noteSweep(ctx context.Context, swept entry, n sweepNote) (noted bool, err error) {
+	note := &nats.Msg{Subject: keySubject(r.names.released, sweepKey), Header: nats.Header{}, Data: n.encodeNote()}
 	_, err = r.js.PublishMsg(ctx, note, atRevision(swept.revision), jetstream.WithRetryAttempts(0))
 	if seam.HasCode(err, codeStoreFailed) {
 		return false, nil

@@ -206,16 +206,19 @@ func TestASweepFromTheFutureIsNotedAnew(t *testing.T) {
 		value        string
 		due, removes bool
 	}{
-		{fenceKept, "7", true, true},
-		{fenceKept - 1, "7", false, false},
-		{0, "7", false, false},
-		{-time.Hour, "7", true, false},
+		{fenceKept, "7 ", true, true},
+		{fenceKept, "7 abcd", true, true},
+		{fenceKept - 1, "7 ", false, false},
+		{0, "7 ", false, false},
+		{-time.Hour, "7 ", true, false},
 		{0, "", true, false},
 		{fenceKept, "x", true, false},
+		{fenceKept, "7 abc", true, false},
+		{fenceKept, "7", true, false}, // of an earlier build
 	} {
 		swept := entry{value: []byte(row.value), stored: bucket.TimeStamp.Add(-row.ago)}
 		due, before := judgeSweep(swept, bucket, fenceKept)
 		require.Equal(t, row.due, due, row)
-		require.Equal(t, row.removes, due && before > 0, row)
+		require.Equal(t, row.removes, due && before.newest > 0, row)
 	}
 }

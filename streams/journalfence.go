@@ -214,9 +214,8 @@ type endedFences struct {
 	swept time.Time // when this process looked last for fences to sweep
 	// bucket is when RELEASED was made, as the broker said last; the zero time until it has.
 	bucket time.Time
-	// newest is the newest sequence of the bucket, which was made at created, at a sweep of this process that found no room for its note,
-	// at noted.
-	newest         uint64
+	// note is that of a sweep of this process, at noted, which found no room for it in the bucket, which was made at created.
+	note           sweepNote
 	created, noted time.Time
 }
 
@@ -224,7 +223,7 @@ type endedFence struct {
 	key      string
 	revision uint64    // 0 of a count
 	bucket   time.Time // when the bucket was made that held it, or a bucket before; the zero time where this process had seen none
-	ended    time.Time // when this process ended the journal, or saw that the fence is to be swept
+	ended    time.Time // when this process ended the journal; the zero time of a fence that is swept
 	swept    bool      // of another process, it may be
 	returns  uint64    // how often the broker had come back then
 }
@@ -256,18 +255,24 @@ func (f *endedFences) add(fences ...endedFence) {
 	f.ended = append(f.ended, fences...)
 }
 
-// rememberSweep remembers the newest sequence of the bucket at a sweep, and returns that of the sweep before, unless that was a moment ago;
-// 0 is none.
-func (f *endedFences) rememberSweep(bucket *jetstream.StreamInfo, now time.Time) (before uint64) {
+// addSwept adds fences that are swept, before all others.
+func (f *endedFences) addSwept(left []endedFence) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ended = append(left, f.ended...)
+}
+
+// rememberSweep remembers the note of a sweep, and returns that of the sweep before, unless that was a moment ago.
+func (f *endedFences) rememberSweep(bucket *jetstream.StreamInfo, note sweepNote, now time.Time) (before sweepNote) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.created.Equal(bucket.Created) {
 		if now.Sub(f.noted) < f.kept {
-			return 0
+			return sweepNote{}
 		}
-		before = f.newest
+		before = f.note
 	}
-	f.newest, f.created, f.noted = bucket.State.LastSeq, bucket.Created, now
+	f.note, f.created, f.noted = note, bucket.Created, now
 	return before
 }
 
