@@ -255,7 +255,7 @@ func (w *world) FollowControl(ctx context.Context, changed func(*schemas.Control
 func (w *world) Feed(_ context.Context, from *streams.Position, known streams.Mark, maxPending int) (Feed, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	f := &worldFeed{w: w, inFlight: map[uint64]bool{}, maxPending: maxPending}
+	f := &worldFeed{w: w, created: w.created, inFlight: map[uint64]bool{}, maxPending: maxPending}
 	if from != nil {
 		if !from.Created.Equal(w.created) {
 			return nil, streams.ErrStreamRecreated
@@ -270,6 +270,7 @@ func (w *world) Feed(_ context.Context, from *streams.Position, known streams.Ma
 
 type worldFeed struct {
 	w        *world
+	created  time.Time // of the stream that it was opened for
 	next     uint64
 	inFlight map[uint64]bool
 	// pending counts what is in flight and not acked.
@@ -278,7 +279,7 @@ type worldFeed struct {
 
 func (f *worldFeed) Known() streams.Mark { return streams.Mark{} }
 func (f *worldFeed) Identity() streams.Position {
-	return streams.Position{Stream: "TRAJECTORIES", Created: f.w.created}
+	return streams.Position{Stream: "TRAJECTORIES", Created: f.created}
 }
 func (f *worldFeed) Close() {}
 
@@ -375,6 +376,9 @@ func (f *worldFeed) ack(s uint64) {
 func (f *worldFeed) ReadStored(_ context.Context, after, upTo uint64, bytes int) (*streams.StoredSpan, error) {
 	f.w.mu.Lock()
 	defer f.w.mu.Unlock()
+	if !f.created.IsZero() && !f.created.Equal(f.w.created) {
+		return nil, streams.ErrStreamRecreated
+	}
 	out := &streams.StoredSpan{After: max(after, f.w.purged), Last: max(after, f.w.purged)}
 	for n := 0; out.Last < min(upTo, uint64(len(f.w.messages))) && n < bytes; {
 		m := f.w.messages[out.Last]

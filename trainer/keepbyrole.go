@@ -110,6 +110,17 @@ func (k *roleKeeper) noteLoss(ctx context.Context, w word, upTo uint64) (counted
 	return true, k.askToKeep(ctx, upTo)
 }
 
+// checkStream returns an error for which streams.IsLost is true where the stream is not the stream of this trainer any more: the role waits
+// for the request of what took its place. A broker that is away is waited for.
+func (k *roleKeeper) checkStream(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, tellAfter)
+	defer cancel()
+	if _, err := k.feed.ReadStored(ctx, 0, 0, 0); streams.IsLost(err) {
+		return fmt.Errorf("wait for weir archive: %w", err)
+	}
+	return nil
+}
+
 // askToKeep asks the role to keep the messages up to a sequence, unless it was asked.
 func (k *roleKeeper) askToKeep(ctx context.Context, upTo uint64) error {
 	if upTo <= k.asked {
@@ -139,6 +150,9 @@ func (k *roleKeeper) awaitKept(ctx context.Context, upTo uint64) error {
 	told := false
 	for {
 		now, err := k.readWord()
+		if err == nil && now.Kept != nil && now.Failure != "" {
+			err = k.checkStream(ctx)
+		}
 		if err != nil {
 			return err
 		}
@@ -164,6 +178,9 @@ func (k *roleKeeper) awaitKept(ctx context.Context, upTo uint64) error {
 				k.deps.reportWait(k.version(), "the run waits for weir archive, as trainer.archive.required is set: "+now.describeArchive())
 			}
 			told, k.asked = true, 0
+			if err := k.checkStream(ctx); err != nil {
+				return err
+			}
 			if err := k.askToKeep(ctx, upTo); err != nil {
 				return err
 			}

@@ -27,6 +27,8 @@ type archiveRole struct {
 	folder messages.Folder
 	// dies says of each request where the process dies: before it keeps, before it tells, or nowhere.
 	dies func() string
+	// asks is called before a request is taken up; nil is nothing.
+	asks func()
 
 	mu       sync.Mutex
 	gone     bool
@@ -45,6 +47,9 @@ func (w *world) addArchive(t *testing.T) *archiveRole {
 func (w *world) AskToKeep(_ context.Context, r *streams.KeepRequest) error {
 	if err := w.crash("before ask"); err != nil {
 		return err
+	}
+	if w.archive.asks != nil {
+		w.archive.asks()
 	}
 	w.archive.mu.Lock()
 	w.archive.asked = r
@@ -70,6 +75,9 @@ func (a *archiveRole) serve() {
 	owner := messages.Owner{Run: a.w.run, ID: r.Owner}
 	archive, err := messages.Open(a.folder, messages.Config{Bytes: 1 << 30}, owner, life, slog.New(slog.DiscardHandler))
 	ahead := a.findAhead(r)
+	if a.w.createdAt() != r.Created {
+		err = streams.ErrStreamRecreated
+	}
 	if err == nil && ahead == nil {
 		_, err = archive.Keep(context.Background(), storedSource{&worldFeed{w: a.w}}, r.Sequence)
 	}
@@ -80,7 +88,7 @@ func (a *archiveRole) serve() {
 	if err != nil {
 		kept.Failure = err.Error()
 	}
-	if archive != nil && kept.Ahead == nil {
+	if archive != nil && kept.Failure == "" {
 		kept.Sequence = archive.Last()
 		for _, g := range archive.Gaps() {
 			kept.Gaps = append(kept.Gaps, streams.Gap(g))
@@ -97,6 +105,12 @@ func (a *archiveRole) serve() {
 		default:
 		}
 	}
+}
+
+func (w *world) createdAt() time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.created
 }
 
 // findAhead says, as the role does, how often the stream had lost messages where the folder has messages that it has lost.
@@ -379,4 +393,29 @@ func TestARunThatCannotHearTheRoleEnds(t *testing.T) {
 	w.addArchive(t)
 	err := Run(t.Context(), byRole(t, true), Deps{Engine: enginetest.NewBigram(vocab), Stream: failedStream{w}, Prompts: prompts{vocab}})
 	require.ErrorIs(t, err, errDeafened)
+}
+
+// Finding 17.1: a trainer that waited for the role while the broker lost its store waited for ever: the role answered that the stream was
+// gone, and the trainer asked for it again and again.
+func TestATrainerThatWaitsForTheRoleFindsThatItsStreamIsGone(t *testing.T) {
+	t.Parallel()
+	cfg := byRole(t, true)
+	w := newWorld(vocab)
+	role := w.addArchive(t)
+	lost := false
+	role.asks = func() {
+		if lost {
+			return
+		}
+		lost = true
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.messages, w.acked, w.purged = nil, map[uint64]bool{}, 0
+		w.created = w.created.Add(1e9)
+		w.tickets, w.issued = nil, map[string]int{}
+	}
+	train(t, cfg, w)
+	require.True(t, lost)
+	kept := keptMessages(t, role.folder)
+	require.NotEmpty(t, kept)
 }

@@ -232,7 +232,7 @@ func (a *archiver) checkStream(ctx context.Context, r *streams.KeepRequest) (ahe
 	default:
 		_, err = a.Stream.ReadStored(ctx, r.Position, streams.Mark{Sequence: newest.Sequence, Stored: newest.At}, 0, 0, 0)
 	}
-	if a.checked = err == nil; streams.IsLost(err) {
+	if a.checked = err == nil; errors.Is(err, streams.ErrStreamTruncated) {
 		return &newest.Losses, fmt.Errorf("%w: the archive has messages that the stream has lost, as where a broker comes back with an "+
 			"older store: the trainer counts the loss, and asks anew", err)
 	}
