@@ -1,6 +1,7 @@
 package assembly
 
 import (
+	"os"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -26,4 +27,10 @@ func TestAPipeIsNoConfigurationOfARun(t *testing.T) {
 	require.NoError(t, syscall.Mkfifo(path, 0o600))
 	_, _, err := config.Resolve(builtin.Doors(), config.Sources{Written: path})
 	require.ErrorContains(t, err, "no regular file")
+
+	require.NoError(t, os.Remove(path)) // finding 17.2: a large file without any bytes on the disk
+	require.NoError(t, os.WriteFile(path, nil, 0o600))
+	require.NoError(t, os.Truncate(path, 3<<30))
+	_, _, err = config.Resolve(builtin.Doors(), config.Sources{Written: path})
+	require.ErrorContains(t, err, "no regular file of at most 16777216 bytes")
 }

@@ -160,10 +160,13 @@ func gatherSources(src Sources) *loader {
 
 var errNoKeys = errors.New("want keys with values, such as tasks: {mine: {}}; the file has a list or a single value")
 
+// mostWritten bounds the configuration that a run has written into its folder, in bytes.
+const mostWritten = 16 << 20
+
 func (l *loader) readFile(path string, written bool) {
 	info, err := os.Stat(path)
-	if err == nil && written && !info.Mode().IsRegular() { // anybody may have made a run's folder: nobody may ever write to a pipe there
-		err = fmt.Errorf("%s is no regular file", path)
+	if err == nil && written && (!info.Mode().IsRegular() || info.Size() > mostWritten) { // anybody may have made a run's folder
+		err = fmt.Errorf("%s is no regular file of at most %d bytes", path, mostWritten)
 	}
 	if err != nil {
 		l.errs = append(l.errs, fmt.Errorf("read configuration file: %w", err))
