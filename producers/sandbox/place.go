@@ -40,19 +40,14 @@ func (p *Pool) TakeWithin(ctx context.Context, patience time.Duration) (*Place, 
 			producers.ErrNoRoom, p.cfg.Most, p.cfg.Queue)
 	}
 	defer p.waiting.Add(-1)
-	var tired <-chan time.Time
-	if patience > 0 {
-		ticker := time.NewTicker(patience)
-		defer ticker.Stop()
-		tired = ticker.C
-	}
-	for taken := p.taken.Load(); ; {
+	wait := producers.NewPatience(patience, &p.taken)
+	defer wait.Stop()
+	for {
 		select {
 		case slot := <-p.slots:
 			return p.newPlace(slot), nil
-		case <-tired:
-			since := taken
-			if taken = p.taken.Load(); taken == since {
+		case <-wait.Look():
+			if wait.IsOver() {
 				return nil, fmt.Errorf("%w: all %d sandboxes were in use, and none came free for %s: raise sandbox.most, or lower producer.concurrency",
 					producers.ErrNoRoom, p.cfg.Most, patience)
 			}

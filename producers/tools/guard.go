@@ -147,17 +147,16 @@ func (g *Guard) takeSlot(ctx context.Context, tool string) (leave func(), err er
 	awaited := fmt.Sprintf("one of %d calls of tool %s to end (max_concurrent)", g.cfg.MaxConcurrent, tool)
 	goOn := sync.OnceFunc(producers.HoldCall(ctx, awaited))
 	defer goOn()
-	patience, ended := time.NewTicker(max(slotPatience, 2*producers.CallLimit(ctx))), g.ended.Load()
-	defer patience.Stop()
+	wait := producers.NewPatience(max(slotPatience, 2*producers.CallLimit(ctx)), &g.ended)
+	defer wait.Stop()
 	for {
 		select {
 		case g.slots <- struct{}{}:
 			return leave, nil
-		case <-patience.C:
-			if g.ended.Load() == ended {
+		case <-wait.Look():
+			if wait.IsOver() {
 				goOn()
 			}
-			ended = g.ended.Load()
 		case <-ctx.Done():
 			return nil, fmt.Errorf("%w: %s: waited for one of max_concurrent, %d, calls to end: %w",
 				producers.ErrUnavailable, tool, g.cfg.MaxConcurrent, context.Cause(ctx))

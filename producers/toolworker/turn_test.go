@@ -11,27 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/producers/sandbox/workspace/workspacetest"
 	"github.com/weir-rl/weir/producers/tools"
 	"github.com/weir-rl/weir/producers/toolworker"
 	"github.com/weir-rl/weir/schemas"
-	"github.com/weir-rl/weir/streams/generate"
 )
-
-// word is a policy, a tokenizer and a reward that know a single word.
-type word struct{}
-
-func (word) Generate(context.Context, *schemas.GenerateRequest) (*generate.Result, error) {
-	return &generate.Result{Tokens: []int32{0}, Logprobs: []float32{-1}, Versions: []int32{0}, Stop: schemas.GenerateStopToken}, nil
-}
-
-func (word) Encode(string) []int32   { return []int32{0} }
-func (word) Decode([]int32) string   { return "word" }
-func (word) ID(string) (int32, bool) { return 0, true }
-func (word) Size() int               { return 1 }
-
-func (word) Score(context.Context, *schemas.Ticket, *producers.Transcript) (producers.Score, error) {
-	return producers.Score{}, nil
-}
 
 // counting is an agent that makes a single call of the tool count.
 type counting struct{}
@@ -91,7 +75,7 @@ func TestTheWaitOfACallAtAWorkerForItsTurnIsNoPartOfItsTime(t *testing.T) {
 						Run: "test", ID: fmt.Sprint("e", i), Group: "g", GroupSize: episodes, Task: "task",
 						Limits: schemas.Limits{MaxTurns: 4, MaxTokens: 96, Timeout: limit},
 					}
-					env := producers.Environment{Policy: word{}, Tokenizer: word{}, Reward: word{}, Tools: []producers.Tool{tool}, Agent: counting{}}
+					env := producers.Environment{Policy: workspacetest.Word{}, Tokenizer: workspacetest.Word{}, Reward: workspacetest.Word{}, Tools: []producers.Tool{tool}, Agent: counting{}}
 					got, _, err := producers.Rollout(t.Context(), ticket, env)
 					for errors.Is(err, producers.ErrNoRoom) { // its session found none, and its ticket went back
 						got, _, err = producers.Rollout(t.Context(), ticket, env)

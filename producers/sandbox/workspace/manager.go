@@ -54,7 +54,7 @@ type place struct {
 	// fresh is the workspace, started in advance, that came with the place, until the first use; nil for none.
 	fresh *Workspace
 	// taking is held by whoever takes the place.
-	taking chan struct{}
+	taking producers.PlaceLock
 }
 
 // New makes a manager; nothing is started.
@@ -209,7 +209,7 @@ func (m *Manager) Join(s producers.Session) error {
 	defer m.mu.Unlock()
 	p := m.places[s.Episode]
 	if p == nil {
-		p = &place{files: files, taking: make(chan struct{}, 1)}
+		p = &place{files: files, taking: producers.NewPlaceLock()}
 		m.places[s.Episode] = p
 	}
 	p.users++

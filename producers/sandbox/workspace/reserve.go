@@ -175,7 +175,7 @@ func (m *Manager) keepPlace(ctx context.Context, episode string, patience time.D
 	if has, err := p.keepsPlace(episode); has || err != nil {
 		return p, err
 	}
-	leave, err := p.enterTaking(ctx)
+	leave, err := p.taking.Enter(ctx, waitForPlace)
 	if err != nil {
 		return nil, err
 	}
@@ -202,23 +202,6 @@ func (m *Manager) keepPlace(ctx context.Context, episode string, patience time.D
 	}
 	p.kept, p.fresh = place, w
 	return p, nil
-}
-
-// enterTaking waits until nobody else takes the episode's place.
-func (p *place) enterTaking(ctx context.Context) (leave func(), err error) {
-	leave = func() { <-p.taking }
-	select {
-	case p.taking <- struct{}{}:
-		return leave, nil
-	default:
-	}
-	defer producers.HoldTime(ctx, waitForPlace)()
-	select {
-	case p.taking <- struct{}{}:
-		return leave, nil
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
 }
 
 // keepsPlace reports whether the episode has its place in the pool. It fails where the episode has left.

@@ -30,7 +30,7 @@ func (s *session) takePlace(ctx context.Context, server *Server, episode string,
 	if place, err := s.currentPlace(); place != nil || err != nil {
 		return err
 	}
-	leave, err := s.enterTaking(ctx)
+	leave, err := s.taking.Enter(ctx, waitForPlace)
 	if err != nil {
 		return fmt.Errorf("start the server: %w", err)
 	}
@@ -56,23 +56,6 @@ func (s *session) takePlace(ctx context.Context, server *Server, episode string,
 		})
 	}
 	return nil
-}
-
-// enterTaking waits until nobody else takes the session's place.
-func (s *session) enterTaking(ctx context.Context) (leave func(), err error) {
-	leave = func() { <-s.taking }
-	select {
-	case s.taking <- struct{}{}:
-		return leave, nil
-	default:
-	}
-	defer producers.HoldTime(ctx, waitForPlace)()
-	select {
-	case s.taking <- struct{}{}:
-		return leave, nil
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
 }
 
 // errOver is the error of a session that has ended.

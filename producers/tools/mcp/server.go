@@ -39,7 +39,7 @@ type session struct {
 	conn *connection // nil before the first call and after a call that ended it
 	lost bool        // the state of an earlier connection is gone, and the agent has not been told
 	// taking is held by whoever takes the session's place.
-	taking chan struct{}
+	taking producers.PlaceLock
 
 	room sync.Mutex // guards the fields below
 	// place is where the session's programs run in turn, until the session ends; nil before the first, and where none is confined.
@@ -128,7 +128,7 @@ func (t *Tool) Open(_ context.Context, s producers.Session) error {
 	defer t.server.mu.Unlock()
 	name := t.server.sessionName(s.Episode)
 	if t.server.sessions[name] == nil {
-		t.server.sessions[name] = &session{taking: make(chan struct{}, 1)}
+		t.server.sessions[name] = &session{taking: producers.NewPlaceLock()}
 	}
 	t.server.sessions[name].users++
 	return nil

@@ -29,7 +29,7 @@ func (t *Tool) takePlace(ctx context.Context, s *session, patience time.Duration
 	if has, err := s.hasPlace(); has || err != nil {
 		return err
 	}
-	leave, err := s.enterTaking(ctx)
+	leave, err := s.taking.Enter(ctx, waitForPlace)
 	if err != nil {
 		return err
 	}
@@ -50,23 +50,6 @@ func (t *Tool) takePlace(ctx context.Context, s *session, patience time.Duration
 	return nil
 }
 
-// enterTaking waits until no other call takes the session's place.
-func (s *session) enterTaking(ctx context.Context) (leave func(), err error) {
-	leave = func() { <-s.taking }
-	select {
-	case s.taking <- struct{}{}:
-		return leave, nil
-	default:
-	}
-	defer producers.HoldTime(ctx, waitForPlace)()
-	select {
-	case s.taking <- struct{}{}:
-		return leave, nil
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-}
-
 // awaitPlace waits for a place. It gives up where nobody has got any for as long as patience; 0 never does.
 func (t *Tool) awaitPlace(ctx context.Context, patience time.Duration) error {
 	select {
@@ -77,20 +60,15 @@ func (t *Tool) awaitPlace(ctx context.Context, patience time.Duration) error {
 	}
 	t.few.Store(true)
 	defer producers.HoldTime(ctx, waitForPlace)()
-	var tired <-chan time.Time
-	if patience > 0 {
-		ticker := time.NewTicker(patience)
-		defer ticker.Stop()
-		tired = ticker.C
-	}
-	for taken := t.taken.Load(); ; {
+	wait := producers.NewPatience(patience, &t.taken)
+	defer wait.Stop()
+	for {
 		select {
 		case t.places <- struct{}{}:
 			t.taken.Add(1)
 			return nil
-		case <-tired:
-			since := taken
-			if taken = t.taken.Load(); taken == since {
+		case <-wait.Look():
+			if wait.IsOver() {
 				return fmt.Errorf("%w: starlark: all %d workers are taken, and no place came free for %s: "+
 					"raise workers, or lower producer.concurrency", producers.ErrNoRoom, t.cfg.Workers, patience)
 			}

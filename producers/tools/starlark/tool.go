@@ -25,7 +25,7 @@ type Tool struct {
 	// slots has room for the workers that there may be, places for their sessions. taken is how many sessions got a place so far, few
 	// whether any had to wait for it.
 	slots, places chan struct{}
-	taken         atomic.Int64
+	taken         atomic.Uint64
 	few           atomic.Bool
 
 	mu       sync.Mutex
@@ -58,8 +58,8 @@ type session struct {
 	own    bool    // it lost a worker that others shared, and gets a worker of its own
 	closed bool
 
-	// taking has an entry while a call waits for the session's place.
-	taking  chan struct{}
+	// taking is held by the call that takes the session's place.
+	taking  producers.PlaceLock
 	placing sync.Mutex
 	// Guarded by placing: how many places at workers it has, and whether it has given them back for good. With a worker of its own it has
 	// all of that worker.
@@ -82,7 +82,7 @@ func (t *Tool) Spec() producers.ToolSpec {
 // Open opens the episode's world; no process starts before the first cell.
 func (t *Tool) Open(_ context.Context, s producers.Session) error {
 	made := &session{
-		id: rand.Text(), functions: map[string]tasks.Functions{}, taking: make(chan struct{}, 1),
+		id: rand.Text(), functions: map[string]tasks.Functions{}, taking: producers.NewPlaceLock(),
 		opening: opening{NotepadBytes: t.cfg.NotepadBytes, Submit: t.cfg.Submit},
 	}
 	if t.cfg.SingleCalls {

@@ -80,7 +80,7 @@ func Play(
 	trajectory, _, err := producers.Rollout(t.Context(), &schemas.Ticket{
 		Run: "r", ID: id, Group: "g", GroupSize: 2, Task: "t", Limits: schemas.Limits{MaxTurns: 4, MaxTokens: 96, Timeout: limit},
 	}, producers.Environment{
-		Policy: word{}, Tokenizer: word{}, Reward: word{}, Tools: []producers.Tool{tool},
+		Policy: Word{}, Tokenizer: Word{}, Reward: Word{}, Tools: []producers.Tool{tool},
 		Agent: caller(func(ctx context.Context, e *producers.Episode) error {
 			o, err := e.Call(ctx, tool.Spec().Name, arguments)
 			if err == nil {
@@ -133,19 +133,19 @@ func TakesItsPlace(t *testing.T, m *workspace.Manager, tool producers.SessionToo
 	require.NotErrorIs(t, err, producers.ErrNoRoom)
 }
 
-// word is a policy, a tokenizer and a reward that know a single word.
-type word struct{}
+// Word is a policy, a tokenizer and a reward that know a single word.
+type Word struct{}
 
-func (word) Generate(context.Context, *schemas.GenerateRequest) (*generate.Result, error) {
+func (Word) Generate(context.Context, *schemas.GenerateRequest) (*generate.Result, error) {
 	return &generate.Result{Tokens: []int32{0}, Logprobs: []float32{-1}, Versions: []int32{0}, Stop: schemas.GenerateStopToken}, nil
 }
 
-func (word) Encode(string) []int32   { return []int32{0} }
-func (word) Decode([]int32) string   { return "word" }
-func (word) ID(string) (int32, bool) { return 0, true }
-func (word) Size() int               { return 1 }
+func (Word) Encode(string) []int32   { return []int32{0} }
+func (Word) Decode([]int32) string   { return "word" }
+func (Word) ID(string) (int32, bool) { return 0, true }
+func (Word) Size() int               { return 1 }
 
-func (word) Score(context.Context, *schemas.Ticket, *producers.Transcript) (producers.Score, error) {
+func (Word) Score(context.Context, *schemas.Ticket, *producers.Transcript) (producers.Score, error) {
 	return producers.Score{}, nil
 }
 
