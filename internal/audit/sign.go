@@ -176,16 +176,7 @@ func (s *Signer) signLines(step int64, choose func(from int) (keep int, chains [
 	if err := errors.Join(f.Truncate(end), f.Sync()); err != nil || at > 0 {
 		return err
 	}
-	return syncFolder(s.dir) // the file may be new
-}
-
-// syncFolder syncs a folder, so that a loss of power leaves its files where they are.
-func syncFolder(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
+	return checkpoint.SyncDir(s.dir) // the file may be new
 }
 
 // endOf is the end of the first n lines.

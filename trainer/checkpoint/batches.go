@@ -68,7 +68,7 @@ func (s *Store) keepBatch(c *Checkpoint) error {
 	if err := s.dropBatches(keptFile{c.State.Step, int64(len(data))}, first); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(path))
+	return SyncDir(filepath.Dir(path))
 }
 
 // keptFile is a kept batch on disk.

@@ -75,7 +75,7 @@ func sealFolder(dir string, step int64, done ...fileEntry) error {
 		case path == dir:
 			return nil
 		case e.IsDir():
-			return syncDir(path)
+			return SyncDir(path)
 		case !e.Type().IsRegular():
 			return fmt.Errorf("%s is not a plain file", path)
 		}
@@ -253,7 +253,7 @@ func replaceFile(path string, v any) error {
 	if err := os.Rename(path+tmpSuffix, path); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(path))
+	return SyncDir(filepath.Dir(path))
 }
 
 func readJSON(path string, v any) error {
@@ -267,8 +267,8 @@ func readJSON(path string, v any) error {
 	return nil
 }
 
-// syncDir makes renames in a folder last.
-func syncDir(dir string) error {
+// SyncDir makes new names and renames in a folder last over a loss of power.
+func SyncDir(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {
 		return err

@@ -90,7 +90,7 @@ func (f *forking) forkAll() error {
 			}
 		}
 	}
-	return syncDir(f.to)
+	return SyncDir(f.to)
 }
 
 // linkFull links the full checkpoint that a light one of the step rests on.
@@ -186,7 +186,7 @@ func (f *forking) continueRecord() error {
 	if err := writeJSON(filepath.Join(dir, manifestFile), m); err != nil {
 		return err
 	}
-	return syncDir(dir)
+	return SyncDir(dir)
 }
 
 // copyRecord copies the lines of the record before a tail.

@@ -282,7 +282,7 @@ func (s *Store) writeRecord(after Tail, r *Record) (err error) {
 		err = f.Sync()
 	}
 	if err == nil {
-		err = syncDir(s.cfg.Dir)
+		err = SyncDir(s.cfg.Dir)
 	}
 	if err != nil {
 		return fmt.Errorf("write step record: %w", err)

@@ -210,7 +210,7 @@ func (s *Store) replaceFolder(tmp, final string) error {
 	if err := os.Rename(tmp, final); err != nil {
 		return err
 	}
-	if err := syncDir(s.cfg.Dir); err != nil {
+	if err := SyncDir(s.cfg.Dir); err != nil {
 		return err
 	}
 	return os.RemoveAll(old)

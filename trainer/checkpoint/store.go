@@ -198,7 +198,7 @@ func (s *Store) removeHalfWritten() error {
 			return err
 		}
 	}
-	return syncDir(s.cfg.Dir)
+	return SyncDir(s.cfg.Dir)
 }
 
 // isHalfWritten reports whether an entry of the store is a file or a folder that was being written. An earlier build wrote

@@ -136,15 +136,24 @@ func TakesItsPlace(t *testing.T, m *workspace.Manager, tool producers.SessionToo
 // Word is a policy, a tokenizer and a reward that know a single word.
 type Word struct{}
 
+// Generate samples the word.
 func (Word) Generate(context.Context, *schemas.GenerateRequest) (*generate.Result, error) {
 	return &generate.Result{Tokens: []int32{0}, Logprobs: []float32{-1}, Versions: []int32{0}, Stop: schemas.GenerateStopToken}, nil
 }
 
-func (Word) Encode(string) []int32   { return []int32{0} }
-func (Word) Decode([]int32) string   { return "word" }
-func (Word) ID(string) (int32, bool) { return 0, true }
-func (Word) Size() int               { return 1 }
+// Encode is the word, whatever the text.
+func (Word) Encode(string) []int32 { return []int32{0} }
 
+// Decode is the word's text.
+func (Word) Decode([]int32) string { return "word" }
+
+// ID is the word's number.
+func (Word) ID(string) (int32, bool) { return 0, true }
+
+// Size is 1: there is a single word.
+func (Word) Size() int { return 1 }
+
+// Score is nothing.
 func (Word) Score(context.Context, *schemas.Ticket, *producers.Transcript) (producers.Score, error) {
 	return producers.Score{}, nil
 }
